@@ -1,0 +1,183 @@
+"""What every contender of the training benchmark shares: the settings, the clock and the line it prints."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+NOT_INSTALLED = 3  # exit status of a contender whose package is missing
+
+
+@dataclass(frozen=True)
+class Task:
+    """One training setting. Every contender of a task uses these numbers and no others."""
+
+    env_id: str
+    hidden: tuple[int, ...]  # units of the fully connected hidden layers
+    capacity: int  # transitions
+    batch_size: int
+    learning_starts: int  # env steps
+    train_every: int  # env steps per update
+    target_update_every: int  # env steps
+    lr: float
+    adam_eps: float
+    gamma: float
+    epsilon_end: float
+    epsilon_decay_steps: int  # env steps; over before the clock starts
+    warmup_steps: int  # env steps with updates, before the clock starts
+    log_every: int  # env steps between two rows of rlmem's metrics.csv
+
+    @property
+    def clock_starts(self) -> int:
+        """Env steps taken when the clock starts."""
+        return self.learning_starts + self.warmup_steps
+
+
+TASKS = {
+    "atari": Task(
+        env_id="RoadRunner",
+        hidden=(512,),
+        capacity=100_000,
+        batch_size=32,
+        learning_starts=1_000,
+        train_every=4,
+        target_update_every=8_000,
+        lr=1e-4,
+        adam_eps=1.5e-4,
+        gamma=0.99,
+        epsilon_end=0.05,
+        epsilon_decay_steps=1_000,
+        warmup_steps=300,
+        log_every=500,
+    ),
+    "cartpole": Task(
+        env_id="CartPole-v1",
+        hidden=(120, 84),
+        capacity=10_000,
+        batch_size=64,
+        learning_starts=1_000,
+        train_every=1,
+        target_update_every=500,
+        lr=2.5e-4,
+        adam_eps=1.5e-4,
+        gamma=0.99,
+        epsilon_end=0.05,
+        epsilon_decay_steps=1_000,
+        warmup_steps=1_000,
+        log_every=1_000,
+    ),
+}
+
+# RoadRunner under the Machado protocol: sticky actions, full episodes, no no-ops at the start.
+STICKY = 0.25
+FRAME_SKIP = 4
+SCREEN = 84
+STACK = 4
+MAX_FRAMES = 108_000
+
+
+def epsilon(task: Task, env_steps: int) -> float:
+    """Linear exploration schedule from 1 to `epsilon_end`."""
+    left = max(0.0, 1.0 - env_steps / task.epsilon_decay_steps)
+    return task.epsilon_end + (1.0 - task.epsilon_end) * left
+
+
+class Window:
+    """Times the env steps between `start` and `start + steps`.
+
+    `tick` is called with the env steps taken so far; it answers whether the run is over. Contenders that
+    move in blocks overshoot: the real counts are used, not the ones asked for.
+    """
+
+    def __init__(self, start: int, steps: int) -> None:
+        self.start, self.end = start, start + steps
+        self._first: tuple[int, float] | None = None
+        self._last = (0, 0.0)
+
+    def tick(self, env_steps: int) -> bool:
+        if env_steps < self.start:
+            return False
+        if self._first is None:
+            self._first = (env_steps, time.perf_counter())
+        elif env_steps >= self.end:
+            self._last = (env_steps, time.perf_counter())
+            return True
+        return False
+
+    @property
+    def env_steps_per_second(self) -> float:
+        assert self._first is not None, "the run ended before the clock started"
+        return (self._last[0] - self._first[0]) / (self._last[1] - self._first[1])
+
+
+def arguments(tasks: Sequence[str], default_steps: dict[str, int] | None = None) -> argparse.Namespace:
+    """Command line of one contender: task, timed steps, envs, group size, seed, torch threads."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--task", choices=tasks, default=tasks[0])
+    parser.add_argument("--steps", type=int, help="timed env steps (default: 4000 atari, 20000 cartpole)")
+    parser.add_argument("--num-envs", type=int, default=1)
+    parser.add_argument("--group", type=int, default=1, help="cartpole: env steps, then as many updates")
+    parser.add_argument("--bf16", action="store_true", help="bfloat16 autocast")
+    parser.add_argument("--threads", type=int, help="torch threads (default: leave torch's own)")
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+    args.steps = args.steps or {"atari": 4_000, "cartpole": 20_000, **(default_steps or {})}[args.task]
+    if args.threads:
+        import torch
+
+        torch.set_num_threads(args.threads)
+    return args
+
+
+def versions(packages: Sequence[str]) -> dict[str, str]:
+    """Versions of Python and of the named distributions that are installed."""
+    found = {"python": platform.python_version()}
+    for package in packages:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def report(name: str, args: argparse.Namespace, rate: float, packages: Sequence[str] = ()) -> None:
+    """Print the one JSON line of a contender."""
+    line = {
+        "name": name,
+        "task": args.task,
+        "num_envs": args.num_envs,
+        "group": args.group,
+        "env_steps_per_second": round(rate, 2),
+        "versions": versions(["torch", "numpy", "gymnasium", "ale-py", *packages]),
+    }
+    print(json.dumps(line), flush=True)
+
+
+def exit_not_installed(error: ImportError) -> None:
+    """End a contender whose package is missing so that the harness can tell it from a failure."""
+    print(json.dumps({"not_installed": error.name or str(error)}), flush=True)
+    sys.exit(NOT_INSTALLED)
+
+
+def machine() -> dict[str, str | int | float]:
+    """Cores that this process may use, memory (GiB) and CPU model."""
+    model = platform.processor() or platform.machine()
+    try:
+        with open("/proc/cpuinfo") as file:
+            model = next(line.split(":", 1)[1].strip() for line in file if line.startswith("model name"))
+    except (OSError, StopIteration):
+        pass
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return {
+        "cpu": model,
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        "memory_gib": round(memory, 1),
+        "system": f"{platform.system()} {platform.machine()}",
+    }

@@ -1,0 +1,1 @@
+"""Hydra configuration of rlmem, installed as `rlmem.conf`."""

@@ -1,0 +1,188 @@
+"""Saving a run so that it can go on: model, optimizer, counters, random generators, memory.
+
+A checkpoint is a folder `checkpoints/last/` of safetensors, npy and JSON files (nothing is pickled).
+It is written beside the previous one and put in its place when complete, so that a kill in the middle
+leaves the previous one valid.
+"""
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import lightning
+import torch
+from safetensors.torch import load_file, save_file
+
+from rlmem import __version__
+from rlmem.callbacks.records import Recorder
+from rlmem.data.stream import EnvStepStream
+from rlmem.errors import UserError
+from rlmem.memories.serialize import load_state, save_state
+
+FORMAT = 1
+README = """A checkpoint of rlmem: `python train.py resume=<run directory>` goes on from here.
+
+manifest.json          counters; written last, so its presence says the checkpoint is complete
+model.safetensors      online and target network
+optimizer.safetensors  optimizer state, by parameter number
+stream/                counters, random state, and the actions since the environments were seeded
+memory/                the replay memory, one .npy a column (large; absent in a finished run)
+"""
+
+
+def _optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
+    state = optimizer.state_dict()["state"]
+    return {f"{i}.{name}": t.contiguous() for i, s in state.items() for name, t in s.items()}
+
+
+def _load_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, torch.Tensor]) -> None:
+    state: dict[int, dict[str, torch.Tensor]] = {}
+    for key, tensor in tensors.items():
+        number, name = key.split(".", 1)
+        state.setdefault(int(number), {})[name] = tensor
+    groups = optimizer.state_dict()["param_groups"]
+    optimizer.load_state_dict({"state": state, "param_groups": groups})
+    # Adam's own tensors must lie in memory as their parameters do, or sums run in another order.
+    for parameter, values in optimizer.state.items():
+        for name, value in values.items():
+            if value.shape == parameter.shape and value.dim() == 4:
+                values[name] = torch.empty_like(parameter).copy_(value)
+
+
+def save_checkpoint(
+    folder: Path, agent: Any, stream: EnvStepStream, recorder: Recorder, *, with_memory: bool
+) -> None:
+    """Write a checkpoint to `folder` in place of the one that is there."""
+    fresh, old = folder.with_name(folder.name + ".new"), folder.with_name(folder.name + ".old")
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir(parents=True)
+    model = {name: t.contiguous() for name, t in agent.state_dict().items()}
+    save_file(model, fresh / "model.safetensors")
+    save_file(_optimizer_tensors(agent.optimizer), fresh / "optimizer.safetensors")
+    save_state(fresh / "stream", stream.state_dict())
+    if with_memory:
+        stream.memory.save(fresh / "memory")
+    (fresh / "README.txt").write_text(README)
+    manifest = {
+        "format": FORMAT,
+        "rlmem": __version__,
+        "env_steps": stream.env_steps,
+        "grad_steps": agent.grad_steps,
+        "seconds": recorder.seconds,
+        "memory_bytes_peak": recorder.bytes_peak,
+        "memory_saved": with_memory,
+        "best_return": recorder.best_return,
+    }
+    (fresh / "manifest.json").write_text(json.dumps(manifest, indent=2))
+    shutil.rmtree(old, ignore_errors=True)
+    if folder.exists():
+        os.replace(folder, old)
+    os.replace(fresh, folder)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def find_checkpoint(run_dir: Path) -> Path | None:
+    """The newest complete checkpoint of a run, or None."""
+    # `.old` is all there is when a save was killed between its two renames.
+    for name in ("last", "last.old"):
+        folder = run_dir / "checkpoints" / name
+        if (folder / "manifest.json").exists():
+            return folder
+    return None
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """The manifest of a checkpoint.
+
+    Raises:
+        UserError: it is of another format or damaged.
+    """
+    try:
+        manifest = json.loads((folder / "manifest.json").read_text())
+    except (OSError, json.JSONDecodeError) as error:
+        raise UserError(f"{folder}: manifest.json cannot be read ({error})") from None
+    if manifest.get("format") != FORMAT:
+        raise UserError(
+            f"{folder}: checkpoint format {manifest.get('format')}, this version reads {FORMAT}"
+        )
+    return manifest
+
+
+def load_model(folder: Path, agent: Any) -> None:
+    """Load the networks only.
+
+    Raises:
+        UserError: the file is damaged or of another network.
+    """
+    try:
+        agent.load_state_dict(load_file(folder / "model.safetensors"))
+    except Exception as error:  # safetensors and torch raise several kinds
+        reason = str(error).splitlines()[0]
+        raise UserError(f"{folder}/model.safetensors cannot be loaded: {reason}") from None
+
+
+def load_checkpoint(folder: Path, agent: Any, stream: EnvStepStream) -> dict[str, Any]:
+    """Restore a run in place and return the manifest.
+
+    Raises:
+        UserError: the checkpoint is incomplete, damaged, or of another run.
+    """
+    manifest = read_manifest(folder)
+    if not manifest["memory_saved"]:
+        raise UserError(
+            f"resume={folder.parents[1]}: the run finished and its memory was not kept; to extend "
+            "runs later, train with checkpoint.keep_memory_when_finished=true"
+        )
+    load_model(folder, agent)
+    try:
+        _load_optimizer(agent.optimizer, load_file(folder / "optimizer.safetensors"))
+        stream.memory.load(folder / "memory")
+        stream.load_state_dict(load_state(folder / "stream"))
+    except (OSError, ValueError, KeyError) as error:
+        raise UserError(f"{folder} cannot be loaded: {error}") from None
+    agent.grad_steps = manifest["grad_steps"]
+    return manifest
+
+
+class Checkpointing(lightning.Callback):
+    """Saves at each re-seeding of the environments, and the best model of the evaluations.
+
+    Args:
+        run_dir: of the run.
+        recorder: whose counters go into the checkpoint.
+    """
+
+    def __init__(self, run_dir: Path, stream: EnvStepStream, recorder: Recorder) -> None:
+        self.folder = run_dir / "checkpoints" / "last"
+        self.stream, self.recorder = stream, recorder
+
+    def save(self, agent: Any, *, with_memory: bool = True) -> None:
+        """Save now."""
+        save_checkpoint(
+            self.folder, agent, self.stream, self.recorder, with_memory=with_memory
+        )
+
+    def save_if_best(self, agent: Any) -> None:
+        """Keep the model of the best evaluation as checkpoints/best.ckpt (weights only)."""
+        evaluation, best = self.recorder.last_evaluation, self.recorder.best_return
+        if evaluation is None or (best is not None and evaluation.mean <= best):
+            return
+        self.recorder.best_return = evaluation.mean
+        path = self.folder.with_name("best.ckpt")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        content = {
+            "state_dict": agent.state_dict(),
+            "env_steps": self.stream.env_steps,
+            "eval_return_mean": evaluation.mean,
+        }
+        torch.save(content, path.with_suffix(".new"))
+        os.replace(path.with_suffix(".new"), path)
+
+    def on_train_batch_end(
+        self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Save when the environments are about to be seeded anew."""
+        if self.stream.at_reseed:
+            self.save(pl_module)

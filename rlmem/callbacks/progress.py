@@ -1,0 +1,123 @@
+"""What a user sees while a run goes on: one bar (or one line now and then), and a table at the end."""
+
+import sys
+import time
+from typing import Any
+
+import lightning
+from tqdm import tqdm
+
+from rlmem.callbacks.records import Recorder
+from rlmem.data.stream import EnvStepStream
+
+
+def readable_bytes(size: float) -> str:
+    """4096 -> '4.0 KiB'."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(size) < 1024:
+            return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
+
+
+class Progress(lightning.Callback):
+    """A bar on a terminal; elsewhere one line every `line_seconds`.
+
+    Args:
+        enabled: False shows nothing.
+    """
+
+    def __init__(
+        self, stream: EnvStepStream, recorder: Recorder, enabled: bool, line_seconds: float = 20.0
+    ) -> None:
+        self.stream, self.recorder, self.enabled = stream, recorder, enabled
+        self.line_seconds = line_seconds
+        self._bar: tqdm | None = None
+        self._next = 0.0
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        """Open the bar."""
+        if self.enabled and sys.stderr.isatty():
+            self._bar = tqdm(
+                total=self.stream.config.max_env_steps,
+                initial=self.stream.env_steps,
+                unit="step",
+                unit_scale=True,
+                dynamic_ncols=True,
+            )
+
+    def on_train_batch_end(
+        self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Refresh a few times a second, no more."""
+        if not self.enabled or batch_idx & 15 or time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + (0.3 if self._bar is not None else self.line_seconds)
+        status = self._status()
+        if self._bar is not None:
+            self._bar.n = self.stream.env_steps
+            self._bar.set_postfix_str(status)
+        else:
+            done = self.stream.env_steps
+            speed = (done - self._start[0]) / max(time.monotonic() - self._start[1], 1e-9)
+            left = (self.stream.config.max_env_steps - done) / speed if speed else float("inf")
+            print(
+                f"{done:>9,} / {self.stream.config.max_env_steps:,} env steps | "
+                f"{speed:,.0f} steps/s | {left:,.0f} s left | {status}",
+                flush=True,
+            )
+
+    def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
+        """Note where the run starts."""
+        self._start = (self.stream.env_steps, time.monotonic())
+        self._next = time.monotonic() + (0.0 if sys.stderr.isatty() else self.line_seconds / 4)
+
+    def _status(self) -> str:
+        memory, returns = self.stream.memory, self.stream.episodes.recent_returns
+        size = readable_bytes(sum(memory.footprint().values()))
+        last = f"return {returns[-1]:.1f}" if returns else "no episode yet"
+        evaluation = self.recorder.last_evaluation
+        scored = f", eval {evaluation.mean:.1f}" if evaluation else ""
+        return f"{last}{scored} | memory {size}, {memory.storage.entries:,} entries"
+
+    def close(self) -> None:
+        """Close the bar; call when training is over, however it ended."""
+        if self._bar is not None:
+            self._bar.n = self.stream.env_steps
+            self._bar.refresh()
+            self._bar.close()
+            self._bar = None
+
+
+def summary_table(summary: dict[str, Any]) -> str:
+    """The end of a run for people: aligned lines of the summary's main figures."""
+
+    def number(key: str, form: str = ",.1f", unit: str = "") -> str:
+        value = summary[key]
+        return "-" if value is None else f"{value:{form}}{unit}"
+
+    rows = [
+        ("status", summary["status"]),
+        ("run", f"{summary['agent']}, memory {summary['memory']}, {summary['env_id']}"),
+        ("seed", str(summary["seed"])),
+        ("env steps", f"{summary['env_steps']:,} ({number('env_steps_per_second')}/s)"),
+        ("gradient steps", f"{summary['grad_steps']:,}"),
+        ("episodes", f"{summary['episodes']:,}"),
+        ("return, last 100 episodes", number("train_return_mean")),
+        (
+            f"return, {summary['eval_episodes']} evaluation episodes",
+            f"{number('eval_return_mean')} +- {number('eval_return_std')}",
+        ),
+        ("human-normalised score", number("human_normalized_score", ".3f")),
+        ("memory", readable_bytes(summary["memory_bytes"])),
+        *(
+            (f"  {name}", readable_bytes(size))
+            for name, size in summary["memory_components"].items()
+        ),
+        ("memory entries", f"{summary['memory_entries']:,}"),
+        ("bytes a transition", number("bytes_per_transition")),
+        ("peak RSS of the process", readable_bytes(summary["peak_rss_bytes"])),
+        ("wall time", number("wall_seconds", ",.1f", " s")),
+    ]
+    width = max(len(name) for name, _ in rows)
+    return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)

@@ -1,0 +1,273 @@
+"""The run's files: metrics.csv, episodes.csv, evaluations.csv, and whoever else wants the rows.
+
+CSV and JSON on disk are the source of truth; other loggers show the same numbers. Everything is
+counted in env steps. Rows are made at intervals from what the training step returned: a log call
+a step would halve the speed of a small network.
+"""
+
+import csv
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import lightning
+import numpy as np
+import torch
+from tensordict import TensorDict
+
+from rlmem.data.module import EnvStepDataModule
+from rlmem.data.rollout import EvaluationResult
+from rlmem.data.stream import EnvStepStream
+
+EPISODE_COLUMNS = ["env_steps", "episode", "return", "length", "seconds"]
+EVALUATION_COLUMNS = ["env_steps", "episode", "return", "length"]
+
+
+class MetricsLogger(Protocol):
+    """Where rows go besides the files."""
+
+    def log(self, row: dict[str, Any]) -> None:
+        """Take one row; it holds `env_steps`."""
+
+    def close(self, status: str, summary: dict[str, Any]) -> None:
+        """The run is over."""
+
+
+class CsvFile:
+    """A CSV file that rows are appended to, flushed at each write.
+
+    Args:
+        path: of the file.
+        keep_until: rows with more env_steps are dropped (they came after the checkpoint that a
+            resumed run starts from).
+    """
+
+    def __init__(self, path: Path, columns: Sequence[str] | None, keep_until: int) -> None:
+        self.columns = list(columns) if columns else None
+        kept: list[dict[str, str]] = []
+        if path.exists():
+            with path.open(newline="") as file:
+                reader = csv.DictReader(file)
+                self.columns = list(reader.fieldnames or []) or self.columns
+                kept = [row for row in reader if _whole(row) and _steps(row) <= keep_until]
+        self._file = path.open("w", newline="")
+        if self.columns:
+            self._write_header()
+            for row in kept:
+                self._writer.writerow(row)
+        self._file.flush()
+
+    def _write_header(self) -> None:
+        self._writer = csv.DictWriter(self._file, self.columns or [], extrasaction="ignore")
+        self._writer.writeheader()
+
+    def write(self, rows: list[dict[str, Any]]) -> None:
+        """Append rows; the first row ever names the columns if none were given."""
+        if not rows:
+            return
+        if not self.columns:
+            self.columns = list(rows[0])
+            self._write_header()
+        self._writer.writerows(rows)
+        self._file.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def _whole(row: dict[str, Any]) -> bool:
+    """Whether a row has all its columns: a killed run can leave half a line."""
+    return None not in row.values() and None not in row
+
+
+def _steps(row: dict[str, str]) -> int:
+    try:
+        return int(row["env_steps"])
+    except ValueError:
+        return 2**63
+
+
+def correlation_count(states: torch.Tensor, threshold: float = 0.8) -> int:
+    """Pairs i < j of a batch's states whose correlation over state dimensions exceeds a threshold.
+
+    Args:
+        states: [B, ...].
+        threshold: on the absolute correlation coefficient. A constant state correlates with none.
+    """
+    flat = states.detach().flatten(1).to(torch.float32)
+    centred = flat - flat.mean(1, keepdim=True)
+    norm = centred.norm(dim=1, keepdim=True)
+    unit = centred / norm.clamp(min=1e-12)
+    above = (unit @ unit.T).abs() > threshold
+    return int(torch.triu(above, diagonal=1).sum())
+
+
+def summarize_td_errors(td_error: torch.Tensor) -> dict[str, float]:
+    """Mean, median, largest and standard deviation of |TD error| over a batch."""
+    size = td_error.detach().abs().float().flatten()
+    return {
+        "td_error_mean": float(size.mean()),
+        "td_error_median": float(size.median()),
+        "td_error_max": float(size.max()),
+        "td_error_std": float(size.std(correction=0)),
+    }
+
+
+class Recorder(lightning.Callback):
+    """Writes the files and tells the loggers.
+
+    Args:
+        run_dir: where the files go.
+        stream: the run's stream.
+        every: env steps between rows of metrics.csv.
+        loggers: further takers of the rows.
+    """
+
+    def __init__(
+        self, run_dir: Path, stream: EnvStepStream, every: int, loggers: Sequence[MetricsLogger]
+    ) -> None:
+        self.stream, self.every, self.loggers = stream, every, loggers
+        self.bytes_peak = 0
+        self.seconds_before = 0.0
+        self.last_evaluation: EvaluationResult | None = None
+        self.best_return: float | None = None
+        self._run_dir = run_dir
+        self._losses: list[torch.Tensor] = []
+        self._started = time.perf_counter()
+
+    def open(self, keep_until: int, seconds_before: float, bytes_peak: int) -> None:
+        """Open the files, dropping rows past `keep_until` env steps; call once before training."""
+        self.seconds_before, self.bytes_peak = seconds_before, bytes_peak
+        self._metrics = CsvFile(self._run_dir / "metrics.csv", None, keep_until)
+        self._episodes = CsvFile(self._run_dir / "episodes.csv", EPISODE_COLUMNS, keep_until)
+        self._evaluations = CsvFile(
+            self._run_dir / "evaluations.csv", EVALUATION_COLUMNS, keep_until
+        )
+        self._started = time.perf_counter()
+        self._last_steps, self._last_seconds = self.stream.env_steps, self.seconds
+        self._last_parts = dict(self.stream.seconds)
+        self._last_grad_steps = 0
+
+    @property
+    def seconds(self) -> float:
+        """Wall seconds of the run, earlier segments included."""
+        return self.seconds_before + time.perf_counter() - self._started
+
+    def on_train_start(self, trainer: lightning.Trainer, pl_module: Any) -> None:
+        """Start counting speed here."""
+        self._last_steps, self._last_seconds = self.stream.env_steps, self.seconds
+        self._last_grad_steps = pl_module.grad_steps
+
+    def on_train_batch_end(
+        self,
+        trainer: lightning.Trainer,
+        pl_module: Any,
+        outputs: Any,
+        batch: TensorDict,
+        batch_idx: int,
+    ) -> None:
+        """Send TD errors to the memory, and a row to the loggers at each interval."""
+        module: EnvStepDataModule = trainer.datamodule  # type: ignore[attr-defined]
+        module.write_back(batch, outputs)
+        if batch.shape[0]:
+            self._losses.append(outputs["loss"])
+        steps = self.stream.env_steps
+        if steps // self.every > (steps - self.stream.steps_a_batch) // self.every:
+            self.write_row(pl_module, outputs, batch)
+
+    def write_row(self, agent: Any, outputs: dict[str, Any], batch: TensorDict) -> None:
+        """Make one row of metrics and write the episodes that ended."""
+        self.write_episodes()
+        row = {**self._progress(agent), **self._learning(outputs, batch), **self._memory()}
+        self._metrics.write([row])
+        for logger in self.loggers:
+            logger.log(row)
+
+    def write_episodes(self) -> None:
+        """Write the episodes that ended since the last call."""
+        seconds = round(self.seconds, 3)
+        self._episodes.write(
+            [
+                dict(zip(EPISODE_COLUMNS, values, strict=True))
+                for e in self.stream.finished_episodes()
+                for values in [(e.env_steps, e.number, e.episode_return, e.length, seconds)]
+            ]
+        )
+
+    def write_evaluation(self, result: EvaluationResult) -> None:
+        """Write the episodes of an evaluation and tell the loggers its mean and deviation."""
+        self.last_evaluation = result
+        steps = self.stream.env_steps
+        pairs = zip(result.returns, result.lengths, strict=True)
+        self._evaluations.write(
+            [
+                {"env_steps": steps, "episode": i, "return": value, "length": length}
+                for i, (value, length) in enumerate(pairs, start=1)
+            ]
+        )
+        row = {
+            "env_steps": steps,
+            "eval_return_mean": result.mean,
+            "eval_return_std": result.std,
+        }
+        for logger in self.loggers:
+            logger.log(row)
+
+    def _progress(self, agent: Any) -> dict[str, Any]:
+        stream, seconds = self.stream, self.seconds
+        elapsed = max(seconds - self._last_seconds, 1e-9)
+        steps = stream.env_steps - self._last_steps
+        updates = agent.grad_steps - self._last_grad_steps
+        spent = {k: v - self._last_parts[k] for k, v in stream.seconds.items()}
+        self._last_steps, self._last_seconds = stream.env_steps, seconds
+        self._last_grad_steps, self._last_parts = agent.grad_steps, dict(stream.seconds)
+        returns, lengths = stream.episodes.recent_returns, stream.episodes.recent_lengths
+        return {
+            "env_steps": stream.env_steps,
+            "frames": stream.frames,
+            "grad_steps": agent.grad_steps,
+            "episodes": stream.episodes.count,
+            "seconds": round(seconds, 3),
+            "env_steps_per_second": steps / elapsed,
+            "train_return_mean": float(np.mean(returns)) if returns else None,
+            "train_length_mean": float(np.mean(lengths)) if lengths else None,
+            "epsilon": agent.epsilon(stream.env_steps),
+            "act_us": 1e6 * spent["act"] / max(steps, 1),
+            "env_us": 1e6 * spent["env"] / max(steps, 1),
+            "insert_us": 1e6 * spent["insert"] / max(steps, 1),
+            "sample_us": 1e6 * spent["sample"] / updates if updates else None,
+        }
+
+    def _learning(self, outputs: dict[str, Any], batch: TensorDict) -> dict[str, Any]:
+        losses = torch.cat(self._losses) if self._losses else torch.empty(0)
+        self._losses = []
+        row: dict[str, Any] = {"loss": float(losses.mean()) if len(losses) else None}
+        if batch.shape[0]:
+            row |= summarize_td_errors(outputs["td_error"][-1])
+            row["correlation_count"] = correlation_count(batch["observation"][-1])
+            row["weight_min"] = float(batch["weight"][-1].min())
+        else:
+            keys = ["td_error_mean", "td_error_median", "td_error_max", "td_error_std"]
+            row |= dict.fromkeys([*keys, "correlation_count", "weight_min"])
+        return row
+
+    def _memory(self) -> dict[str, Any]:
+        memory = self.stream.memory
+        components = memory.footprint()
+        total = sum(components.values())
+        self.bytes_peak = max(self.bytes_peak, total)
+        represented = memory.storage.transitions_represented
+        return {
+            "memory_bytes": total,
+            "memory_entries": memory.storage.entries,
+            "bytes_per_transition": total / represented if represented else None,
+            **{f"memory/{name}": size for name, size in components.items()},
+        }
+
+    def close(self) -> None:
+        """Write what is left and close the files."""
+        self.write_episodes()
+        for file in (self._metrics, self._episodes, self._evaluations):
+            file.close()

@@ -1,0 +1,195 @@
+"""The configuration room: compose `conf/`, check it, and run a task on it.
+
+`run_hydra` is the one door of the command line: it composes, checks, runs (one job or a sweep),
+and turns every mistake of the user's into one line and exit code 2. Nothing here imports torch,
+so `--help` and a misspelt key answer at once.
+"""
+
+import hashlib
+import os
+import re
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf
+
+from rlmem.config.errors import explain
+from rlmem.config.schema import CONF_DIR, register
+from rlmem.config.validate import check, check_evaluate, check_output_dir
+from rlmem.errors import UserError
+
+__all__ = ["CONF_DIR", "check", "check_evaluate", "check_output_dir", "compose", "run_hydra"]
+
+_FULL_ERROR = "HYDRA_FULL_ERROR"
+_CHECKS: dict[str, Callable[[DictConfig], None]] = {"train": check, "evaluate": check_evaluate}
+_USER_MISTAKE, _CRASH, _INTERRUPTED = 2, 1, 130
+
+
+def safe_name(overrides: str) -> str:
+    """A sweep job's folder name: one path component that a shell takes unquoted.
+
+    `memory/sampler=rank+seed=1` -> `memory.sampler=rank+seed=1`. Where characters were lost, or
+    beyond 200 of them, a hash of the overrides keeps different jobs in different folders.
+    """
+    name = re.sub(r"[^\w.=+@-]+", "-", overrides.replace("/", ".")) or "defaults"
+    if len(name) <= 200 and name == overrides.replace("/", "."):
+        return name
+    return f"{name[:190]}-{hashlib.sha256(overrides.encode()).hexdigest()[:8]}"
+
+
+def quote_paths(override: str) -> str:
+    """Quote the parts of a value that hold `=`, as the folders of a sweep's jobs do.
+
+    Hydra refuses `run=multirun/x/seed=1`; quoted by hand it would be 'run="multirun/x/seed=1"'.
+    """
+    key, _, value = override.partition("=")
+    if "=" not in value[1:] or re.search(r"[\"'{}()\\]", value):
+        return override
+    return f"{key}=" + re.sub(r"[^,\[\]]*[^,\[\]=]=[^,\[\]]*", lambda part: f'"{part[0]}"', value)
+
+
+# At import, because a sweep's worker processes get here only by unpickling the task.
+register()
+OmegaConf.register_new_resolver("rlmem.safe_name", safe_name, replace=True)
+
+
+def compose(config_name: str, overrides: Sequence[str] = ()) -> DictConfig:
+    """The config that the command line would compose, outside of a Hydra job.
+
+    `paths.output_dir` is the current directory unless an override sets it.
+
+    Raises:
+        UserError: an override is wrong.
+    """
+    given = list(overrides)
+    extra = [] if config_name != "train" else ["paths.output_dir=."]
+    with hydra.initialize_config_dir(str(CONF_DIR), version_base="1.3"):
+        try:
+            return hydra.compose(config_name, extra + [quote_paths(o) for o in given])
+        except Exception as exc:
+            line = explain(exc, given)
+            if line is None:
+                raise
+            raise UserError(line) from exc
+
+
+class JobFailedError(Exception):
+    """A sweep's job failed and has said so: (exit code)."""
+
+
+class _Job:
+    """The task with its check; picklable, because launchers send it to worker processes."""
+
+    def __init__(self, task: Callable[[DictConfig], Any], config_name: str, show: bool) -> None:
+        self.task = task
+        self.config_name = config_name
+        self.show = show  # tracebacks for user errors too
+        self.error: Exception | None = None
+
+    def __call__(self, cfg: DictConfig) -> Any:
+        """Run the task; a single run keeps its exception, a sweep's job reports it here."""
+        try:
+            _CHECKS[self.config_name](cfg)
+            if self.config_name == "train":
+                check_output_dir(cfg.paths.output_dir)
+            return self.task(cfg)
+        except Exception as exc:
+            if HydraConfig.get().mode == RunMode.RUN:
+                self.error = exc  # raised by Hydra it would come with lines of Hydra's own
+                return None
+            raise JobFailedError(self._report(exc)) from None
+
+    def _report(self, exc: Exception) -> int:
+        config = HydraConfig.get()
+        job = f"job {config.job.num} ({' '.join(config.overrides.task)}) failed"
+        if isinstance(exc, UserError):
+            return _user_mistake(exc, f"{job}: {exc}", self.show)
+        traceback.print_exception(exc)
+        _say(f"{job}: {type(exc).__name__}: {exc}")
+        return _CRASH
+
+
+def run_hydra(
+    task: Callable[[DictConfig], Any], config_name: str, argv: Sequence[str] | None = None
+) -> int:
+    """Compose `conf/<config_name>.yaml` with the command line and run the task on it.
+
+    Args:
+        task: a module-level function of the composed, checked config.
+        config_name: `train` or `evaluate`.
+        argv: the arguments after the program's name; `sys.argv[1:]` by default.
+
+    Returns:
+        The exit code: 0, 2 for a user's mistake (one line on stderr, and a traceback with
+        debug=true or HYDRA_FULL_ERROR=1), 130 after Ctrl-C. A sweep runs every job, says of each
+        that fails which one it was, and returns the code of the first that failed.
+
+    Raises:
+        Exception: what the task raised in a single run, if it is not a UserError.
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    overrides = [a for a in arguments if not a.startswith("-")]
+    debug = any(re.fullmatch(r"\+{0,2}debug=(true|1|yes|on)", o.lower()) for o in overrides)
+    show = debug or os.environ.get(_FULL_ERROR) == "1"
+    job = _Job(task, config_name, show)
+    main = hydra.main(version_base="1.3", config_path=str(CONF_DIR), config_name=config_name)
+    try:
+        with _exceptions_come_through(), _command_line([quote_paths(a) for a in arguments]):
+            main(job)()
+    except JobFailedError as exc:
+        return exc.args[0]
+    except KeyboardInterrupt:
+        _say("interrupted")
+        return _INTERRUPTED
+    except Exception as exc:
+        line = explain(exc, overrides)
+        if line is None:
+            raise
+        return _user_mistake(exc, line, show)
+    if isinstance(job.error, UserError):
+        return _user_mistake(job.error, str(job.error), show)
+    if job.error is not None:
+        raise job.error
+    return 0
+
+
+def _user_mistake(exc: Exception, line: str, show: bool) -> int:
+    if show:
+        traceback.print_exception(exc)
+    _say(line)
+    return _USER_MISTAKE
+
+
+def _say(line: str) -> None:
+    print(f"rlmem: {' '.join(line.split())}", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def _exceptions_come_through() -> Iterator[None]:
+    """Hydra prints its composition errors and exits, unless this variable is set."""
+    before = os.environ.get(_FULL_ERROR)
+    os.environ[_FULL_ERROR] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_FULL_ERROR]
+        else:
+            os.environ[_FULL_ERROR] = before
+
+
+@contextmanager
+def _command_line(arguments: list[str]) -> Iterator[None]:
+    """Hydra reads its arguments from sys.argv only."""
+    before = sys.argv
+    sys.argv = [before[0] if before else "rlmem", *arguments]
+    try:
+        yield
+    finally:
+        sys.argv = before

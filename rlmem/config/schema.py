@@ -1,0 +1,315 @@
+"""Where `conf/` lies, and the types behind its groups: a misspelt key fails by its name.
+
+The dataclasses hold types only; every value, its unit and its meaning stand once, in `conf/`.
+Where a group's options differ in their keys (memory, sampler, env), an option's yaml names its
+own subclass in its defaults list (`/gwr_schema@_here_`), and OmegaConf accepts a subclass where
+the base class is declared. Fields without a default are mandatory: `???` until a yaml fills them.
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hydra.core.config_store import ConfigStore
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+# Installed, conf/ is the package rlmem.conf; in a checkout it stands beside the package.
+CONF_DIR = next((d for d in (_PACKAGE / "conf", _PACKAGE.parent / "conf") if d.is_dir()), _PACKAGE)
+
+
+@dataclass
+class EpsilonConfig:
+    """Exploration schedule, linear in env steps."""
+
+    start: float
+    end: float
+    decay_steps: int
+
+
+@dataclass
+class NetworkConfig:
+    """The Q-network's torso."""
+
+    kind: str
+    hidden: list[int]
+
+
+@dataclass
+class AgentConfig:
+    """DQN and its switches."""
+
+    name: str
+    lr: float
+    adam_eps: float
+    loss: str
+    gamma: float
+    batch_size: int
+    n_step: int
+    double: bool
+    dueling: bool
+    learning_starts: int
+    train_every: int
+    updates_per_step: int
+    target_update_every: int
+    max_grad_norm: float | None
+    epsilon: EpsilonConfig
+    network: NetworkConfig
+
+
+@dataclass
+class StorageConfig:
+    """How a memory's bytes are held."""
+
+    kind: str
+
+
+@dataclass
+class SamplerConfig:
+    """What a memory draws."""
+
+    kind: str
+
+
+@dataclass
+class RankSamplerConfig(SamplerConfig):
+    """Rank-based prioritisation (Schaul 2016)."""
+
+    alpha: float
+    beta_start: float
+    beta_end: float
+    beta_steps: int
+
+
+@dataclass
+class PrioritizedSamplerConfig(RankSamplerConfig):
+    """Proportional prioritisation (Schaul 2016)."""
+
+    eps: float
+
+
+@dataclass
+class MemoryConfig:
+    """A composition of storage, sampler and writer."""
+
+    name: str
+    capacity: int
+    storage: StorageConfig
+    sampler: SamplerConfig
+
+
+@dataclass
+class MetricConfig:
+    """The distance of GWR's activity exp(-distance / scale)."""
+
+    scale: Any  # a union fails to merge in OmegaConf 2.3; check() holds it to auto or a number > 0
+    scale_samples: int
+
+
+@dataclass
+class EmbeddingConfig:
+    """The space in which GWR searches."""
+
+    kind: str
+    dims: int
+
+
+@dataclass
+class GwrMemoryConfig(MemoryConfig):
+    """Grow When Required replay (Hafez et al. 2023)."""
+
+    contexts: int
+    context_beta: float
+    phi: float
+    tau_b: float
+    tau_n: float
+    kappa: float
+    eps_b: float
+    eps_n: float
+    max_age: int
+    metric: MetricConfig
+    embedding: EmbeddingConfig
+
+
+@dataclass
+class ThresholdConfig:
+    """GWR's two thresholds."""
+
+    activation: float
+    habituation: float
+
+
+@dataclass
+class RecommendedConfig:
+    """What suits an env; agent, memory and trainer read it unless they are overridden."""
+
+    hidden: list[int]
+    lr: float
+    gamma: float
+    batch_size: int
+    learning_starts: int
+    train_every: int
+    updates_per_step: int
+    target_update_every: int
+    epsilon_end: float
+    epsilon_decay_steps: int
+    max_grad_norm: float | None
+    capacity: int
+    max_env_steps: int
+
+
+@dataclass
+class EnvConfig:
+    """The keys that every suite has."""
+
+    name: str
+    suite: str
+    num_envs: int
+    reward_clip: bool
+    recommended: RecommendedConfig
+
+
+@dataclass
+class ProtocolConfig:
+    """Rules of an Atari evaluation."""
+
+    name: str
+    sticky: float
+    noop_max: int
+    fire_reset: bool
+    episodic_life: bool
+    max_frames: int
+
+
+@dataclass
+class AtariEnvConfig(EnvConfig):
+    """An Arcade Learning Environment game."""
+
+    game: str
+    stack: int
+    frame_skip: int
+    screen_size: int
+    protocol: ProtocolConfig
+
+
+@dataclass
+class GymEnvConfig(EnvConfig):
+    """A Gymnasium env with vector observations."""
+
+    id: str
+    max_episode_steps: int | None
+
+
+@dataclass
+class MinatarEnvConfig(EnvConfig):
+    """A MinAtar game."""
+
+    game: str
+    sticky: float
+
+
+@dataclass
+class TrainerConfig:
+    """How long and on what a run trains."""
+
+    max_env_steps: int
+    accelerator: str
+    precision: str
+    threads: int | None
+
+
+@dataclass
+class EvaluationConfig:
+    """Evaluation episodes during and after training."""
+
+    every: int | None
+    episodes: int
+    epsilon: float
+    video: bool
+
+
+@dataclass
+class CheckpointConfig:
+    """Resumable checkpoints."""
+
+    every: int
+    keep_memory_when_finished: bool
+
+
+@dataclass
+class LogConfig:
+    """Metrics rows and the progress bar."""
+
+    every: int
+    progress: bool
+
+
+@dataclass
+class LoggerConfig:
+    """A chosen logger; csv has no keys."""
+
+
+@dataclass
+class WandbLoggerConfig(LoggerConfig):
+    """Weights & Biases."""
+
+    project: str
+    entity: str | None
+    mode: str | None
+    group: str | None
+    tags: list[str]
+
+
+@dataclass
+class PathsConfig:
+    """Where a run writes."""
+
+    output_dir: str | None  # None only where no job runs, as in --cfg job --resolve
+
+
+@dataclass
+class TrainConfig:
+    """The config of `train.py`."""
+
+    seed: int
+    resume: str | None
+    debug: bool
+    agent: AgentConfig
+    memory: MemoryConfig
+    threshold: ThresholdConfig
+    env: EnvConfig
+    trainer: TrainerConfig
+    evaluation: EvaluationConfig
+    checkpoint: CheckpointConfig
+    log: LogConfig
+    paths: PathsConfig
+    logger: dict[str, LoggerConfig] = field(default_factory=dict)  # the chosen ones, by name
+
+
+@dataclass
+class EvaluateConfig:
+    """The config of `evaluate.py`."""
+
+    mode: str
+    run: str
+    episodes: int
+    epsilon: float | None
+    video: bool
+    seed: int | None
+    checkpoint: str
+    runs: list[str]
+    out: str | None
+    debug: bool
+
+
+def register() -> None:
+    """Put the schemas under the names that `conf/` uses in its defaults lists."""
+    store = ConfigStore.instance().store
+    store(name="train_schema", node=TrainConfig, provider="rlmem")
+    store(name="evaluate_schema", node=EvaluateConfig, provider="rlmem")
+    store(name="gwr_schema", node=GwrMemoryConfig, provider="rlmem")
+    store(name="wandb_schema", node=WandbLoggerConfig, provider="rlmem")
+    store(name="rank_schema", node=RankSamplerConfig, provider="rlmem")
+    store(name="prioritized_schema", node=PrioritizedSamplerConfig, provider="rlmem")
+    store(name="atari_schema", node=AtariEnvConfig, provider="rlmem")
+    store(name="gym_schema", node=GymEnvConfig, provider="rlmem")
+    store(name="minatar_schema", node=MinatarEnvConfig, provider="rlmem")

@@ -1,0 +1,271 @@
+"""What types cannot say: ranges, names and combinations, checked before anything is built."""
+
+import math
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from rlmem.config.errors import choose_from, did_you_mean, explain
+from rlmem.errors import UserError
+
+
+@dataclass(frozen=True)
+class Range:
+    """The numbers that a key takes; null is checked by the schema."""
+
+    low: float
+    high: float = math.inf
+    above: bool = False  # True: `low` itself is too low
+
+    def __contains__(self, value: float) -> bool:
+        high_enough = value > self.low if self.above else value >= self.low
+        return high_enough and value <= self.high and math.isfinite(value)
+
+    def __str__(self) -> str:
+        low = f"above {self.low:.12g}" if self.above else f"at least {self.low:.12g}"
+        return low if self.high == math.inf else f"{low} and at most {self.high:.12g}"
+
+
+_POSITIVE = Range(0, above=True)
+_COUNT = Range(1)
+_FROM_ZERO = Range(0)
+_SHARE = Range(0, 1)
+_THRESHOLD = Range(0, 1, above=True)
+
+TRAIN_RANGES: dict[str, Range] = {
+    "seed": Range(0, 2**32 - 1),
+    "agent.lr": _POSITIVE,
+    "agent.adam_eps": _POSITIVE,
+    "agent.gamma": _SHARE,
+    "agent.batch_size": _COUNT,
+    "agent.n_step": _COUNT,
+    "agent.learning_starts": _FROM_ZERO,
+    "agent.train_every": _COUNT,
+    "agent.updates_per_step": _COUNT,
+    "agent.target_update_every": _COUNT,
+    "agent.max_grad_norm": _POSITIVE,
+    "agent.epsilon.start": _SHARE,
+    "agent.epsilon.end": _SHARE,
+    "agent.epsilon.decay_steps": _COUNT,
+    "agent.network.hidden": _COUNT,
+    "memory.capacity": _COUNT,
+    "memory.sampler.alpha": _SHARE,
+    "memory.sampler.beta_start": _SHARE,
+    "memory.sampler.beta_end": _SHARE,
+    "memory.sampler.beta_steps": _COUNT,
+    "memory.sampler.eps": _POSITIVE,
+    "memory.contexts": _FROM_ZERO,
+    "memory.context_beta": _SHARE,
+    "memory.phi": _SHARE,
+    "memory.tau_b": _SHARE,
+    "memory.tau_n": _SHARE,
+    "memory.kappa": _COUNT,
+    "memory.eps_b": _SHARE,
+    "memory.eps_n": _SHARE,
+    "memory.max_age": _COUNT,
+    "memory.metric.scale_samples": Range(2),
+    "memory.embedding.dims": _COUNT,
+    "threshold.activation": _THRESHOLD,
+    "threshold.habituation": _THRESHOLD,
+    "env.num_envs": _COUNT,
+    "env.stack": _COUNT,
+    "env.frame_skip": _COUNT,
+    "env.screen_size": Range(36),  # the smallest that the Nature CNN's three layers take
+    "env.sticky": _SHARE,
+    "env.max_episode_steps": _COUNT,
+    "env.protocol.sticky": _SHARE,
+    "env.protocol.noop_max": _FROM_ZERO,
+    "env.protocol.max_frames": _COUNT,
+    "trainer.max_env_steps": _COUNT,
+    "trainer.threads": _COUNT,
+    "evaluation.every": _COUNT,
+    "evaluation.episodes": _COUNT,
+    "evaluation.epsilon": _SHARE,
+    "checkpoint.every": _COUNT,
+    "log.every": _COUNT,
+}
+
+TRAIN_NAMES: dict[str, tuple[str, ...]] = {
+    "agent.loss": ("mse", "huber"),
+    "agent.network.kind": ("auto", "nature", "minatar", "mlp"),
+    "memory.storage.kind": ("frames", "map"),
+    "memory.sampler.kind": ("uniform", "prioritized", "rank", "combined", "latest", "visits"),
+    "memory.embedding.kind": ("auto", "random_projection", "identity"),
+    "env.suite": ("atari", "gym", "minatar"),
+    "trainer.accelerator": ("auto", "cpu", "gpu"),
+    "trainer.precision": ("32-true", "bf16-mixed"),
+    "logger.wandb.mode": ("online", "offline", "disabled"),
+}
+
+EVALUATE_RANGES: dict[str, Range] = {
+    "episodes": _COUNT,
+    "epsilon": _SHARE,
+    "seed": TRAIN_RANGES["seed"],
+}
+EVALUATE_NAMES: dict[str, tuple[str, ...]] = {
+    "mode": ("score", "plot"),
+    "checkpoint": ("last", "best"),
+}
+
+
+def check(cfg: DictConfig) -> None:
+    """Check a training config, fully composed.
+
+    Raises:
+        UserError: the first key whose value cannot work, and what would.
+    """
+    _check_keys(cfg)
+    values = _resolve(cfg, throw_on_missing=True)
+    if values["paths"]["output_dir"] is None:
+        raise UserError("paths.output_dir=null: a run needs a folder; leave the key out")
+    _check_ranges(values, TRAIN_RANGES)
+    _check_names(values, TRAIN_NAMES)
+    _check_memory(values)
+    _check_schedule(values)
+
+
+def check_evaluate(cfg: DictConfig) -> None:
+    """Check the config of `evaluate.py`.
+
+    Raises:
+        UserError: the first key whose value cannot work, and what would.
+    """
+    _check_keys(cfg)
+    values = _resolve(cfg, throw_on_missing=False)
+    _check_ranges(values, EVALUATE_RANGES)
+    _check_names(values, EVALUATE_NAMES)
+    if values["mode"] == "score" and values["run"] == "???":
+        raise UserError("run is not set; give the run directory, such as run=outputs/...")
+    if values["mode"] == "plot" and not values["runs"]:
+        raise UserError("runs=[]: nothing to plot; give run directories, such as runs=[a,b]")
+
+
+def check_output_dir(path: str | Path) -> None:
+    """Make the run directory and write to it once, so that a run does not fail at its end.
+
+    Raises:
+        UserError: the directory cannot be made or written to.
+    """
+    try:
+        os.makedirs(path, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path):
+            pass
+    except OSError as exc:
+        raise UserError(
+            f"paths.output_dir={path}: cannot write there ({exc.strerror}); "
+            "give a folder that you may write to, such as hydra.run.dir=outputs/mine"
+        ) from exc
+
+
+def _resolve(cfg: DictConfig, throw_on_missing: bool) -> dict[str, Any]:
+    try:
+        values = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=throw_on_missing)
+    except OmegaConfBaseException as exc:
+        raise UserError(explain(exc, [])) from exc
+    assert isinstance(values, dict)
+    return {str(key): value for key, value in values.items()}
+
+
+def _get(values: Mapping[str, Any], key: str) -> Any:
+    """The value at a dotted key, or None where the chosen groups do not have it."""
+    node: Any = values
+    for name in key.split("."):
+        if not isinstance(node, Mapping):
+            return None
+        node = node.get(name)
+    return node
+
+
+def _check_keys(cfg: DictConfig, prefix: str = "") -> None:
+    """Keys forced in with + or ++ that no schema knows: nothing would read them."""
+    schema = OmegaConf.get_type(cfg)
+    known = [f.name for f in fields(schema)] if is_dataclass(schema) else [str(k) for k in cfg]
+    for name in map(str, cfg):
+        key = f"{prefix}{name}"
+        if name not in known:
+            near = did_you_mean(name, known).replace("mean ", f"mean {prefix}")
+            raise UserError(f"+{key}: no such key, nothing reads it{near or '; leave it out'}")
+        child = cfg._get_node(name)
+        if isinstance(child, DictConfig) and not (
+            child._is_missing() or child._is_none() or child._is_interpolation()
+        ):
+            _check_keys(child, f"{key}.")
+
+
+def _check_ranges(values: Mapping[str, Any], ranges: Mapping[str, Range]) -> None:
+    for key, allowed in ranges.items():
+        value = _get(values, key)
+        for number in value if isinstance(value, list) else [value]:
+            if number is not None and number not in allowed:
+                raise UserError(f"{key}={value}: must be {allowed}")
+
+
+def _check_names(values: Mapping[str, Any], names: Mapping[str, tuple[str, ...]]) -> None:
+    for key, allowed in names.items():
+        value = _get(values, key)
+        if value is not None and value not in allowed:
+            what = key.split(".")[-2 if key.endswith(".kind") else -1]
+            raise UserError(f"{key}={value}: no such {what}{choose_from(value, allowed)}")
+
+
+def _check_memory(values: Mapping[str, Any]) -> None:
+    memory, batch_size = values["memory"], values["agent"]["batch_size"]
+    storage, sampler = memory["storage"]["kind"], memory["sampler"]["kind"]
+    is_map = "metric" in memory
+    if is_map != (storage == "map"):
+        works = "map, as memory=gwr has it" if is_map else "frames"
+        raise UserError(
+            f"memory/storage={storage}: does not go with memory={memory['name']}; "
+            f"use memory/storage={works}"
+        )
+    if is_map != (sampler == "visits"):
+        works = "visits, as memory=gwr has it" if is_map else "uniform, prioritized or rank"
+        raise UserError(
+            f"memory/sampler={sampler}: does not go with memory={memory['name']}; "
+            f"use memory/sampler={works}"
+        )
+    if sampler in ("prioritized", "rank") and "alpha" not in memory["sampler"]:
+        raise UserError(
+            f"memory.sampler.kind={sampler}: alpha and beta are missing; "
+            f"choose the group, memory/sampler={sampler}"
+        )
+    if is_map:
+        _check_scale(memory["metric"]["scale"])
+    elif memory["capacity"] < batch_size:
+        raise UserError(
+            f"memory.capacity={memory['capacity']}: less than one batch, "
+            f"agent.batch_size={batch_size}; use memory.capacity={batch_size} or more"
+        )
+
+
+def _check_scale(scale: Any) -> None:
+    is_number = isinstance(scale, int | float) and not isinstance(scale, bool)
+    if scale != "auto" and (not is_number or scale not in _POSITIVE):
+        raise UserError(f"memory.metric.scale={scale}: must be auto or a number above 0")
+
+
+def _check_schedule(values: Mapping[str, Any]) -> None:
+    agent, num_envs = values["agent"], values["env"]["num_envs"]
+    max_env_steps = values["trainer"]["max_env_steps"]
+    if agent["learning_starts"] >= max_env_steps:
+        raise UserError(
+            f"agent.learning_starts={agent['learning_starts']}: the run ends before, at "
+            f"trainer.max_env_steps={max_env_steps}; lower the one or raise the other"
+        )
+    train_every, updates = agent["train_every"], agent["updates_per_step"]
+    env_steps = train_every * updates
+    if env_steps % num_envs:
+        several = f" and agent.updates_per_step={updates}" if updates > 1 else ""
+        fits = [str(n) for n in range(1, min(env_steps, 64) + 1) if env_steps % n == 0]
+        works = f"{', '.join(fits[:-1])} or {fits[-1]}" if len(fits) > 1 else fits[0]
+        raise UserError(
+            f"agent.train_every={train_every}{several} with env.num_envs={num_envs}: "
+            f"{env_steps} env steps a Trainer step cannot be shared evenly by {num_envs} envs; "
+            f"use env.num_envs={works}"
+        )

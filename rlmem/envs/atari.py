@@ -1,0 +1,240 @@
+"""Atari through ale-py's AtariVectorEnv: emulation, resizing and threads all in C++.
+
+Frames come out singly (uint8 [1, 84, 84]); `FrameStack` and the memories stack them. Every option
+of AtariVectorEnv is set here, because its defaults are not those of the `ALE/*-v5` environments
+(sticky actions off, rewards clipped). Protocols: Machado et al. 2018 ("machado") and the older
+NoFrameskip-v4 rules of Mnih et al. 2015.
+
+What ale-py 0.12 does, and what is done about it here:
+- It cuts an episode at its frame limit before it has captured the last screens, so its final
+  observation is the previous frame, mixed with a part of the last one. Truncation bootstraps from
+  that observation. So the limit is kept here, and the frame is the true one.
+- At game over the same happens (as in gymnasium's AtariPreprocessing). That frame is left as it is:
+  nothing bootstraps from a terminal observation, and ale-py gives no other.
+- Its `episodic_life` restarts the whole game at each lost life. Its `life_loss_info` does what the
+  studies mean: a lost life terminates, the game goes on; then no final observation is written.
+- The frame limit counts the agent's frames, not the no-ops before them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import warnings
+from typing import Any
+
+import numpy as np
+from ale_py import ALEInterface, roms
+from ale_py.vector_env import AtariVectorEnv
+from gymnasium.vector import AutoresetMode
+
+from rlmem.envs.spec import EnvSpec, Step, env_seeds
+from rlmem.errors import UserError
+
+SCREEN_HEIGHT, SCREEN_WIDTH = 210, 160
+NO_LIMIT = 2**30  # emulator frames; ale-py adds to it in 32 bits
+NO_SINGLE_PLAYER = frozenset({"combat", "joust", "maze_craze", "warlords"})
+
+
+def make_atari(cfg: Any, num_envs: int, render: bool) -> AtariStepper:
+    """Make an Atari game from the `env` config node; see `rlmem.envs.make_env`."""
+    _check(cfg)
+    return AtariStepper(
+        cfg.game,
+        num_envs,
+        stack=cfg.stack,
+        frame_skip=cfg.frame_skip,
+        screen_size=cfg.screen_size,
+        sticky=cfg.protocol.sticky,
+        noop_max=cfg.protocol.noop_max,
+        fire_reset=cfg.protocol.fire_reset,
+        episodic_life=cfg.protocol.episodic_life,
+        max_frames=cfg.protocol.max_frames,
+        render=render,
+    )
+
+
+class AtariStepper:
+    """EnvStepper over AtariVectorEnv with the minimal action set.
+
+    Args:
+        game: ROM name, "road_runner".
+        num_envs: E; E > 1 are stepped by min(E, usable CPUs) threads.
+        stack: frames of one observation of the agent (only noted in `spec`).
+        frame_skip: emulator frames per agent step; the last two are max-pooled.
+        screen_size: height and width of a frame, pixels.
+        sticky: probability that the emulator repeats the previous action, per emulator frame.
+        noop_max: fewer no-op frames than this are drawn at an episode's start; 0 for none.
+        fire_reset: press FIRE at an episode's start in games that wait for it.
+        episodic_life: report a lost life as `terminated`; the game itself goes on.
+        max_frames: emulator frames after which an episode is truncated (rounded up to whole steps).
+        render: step a colour twin of environment 0 along, for `render`.
+    """
+
+    def __init__(
+        self,
+        game: str,
+        num_envs: int,
+        *,
+        stack: int,
+        frame_skip: int,
+        screen_size: int,
+        sticky: float,
+        noop_max: int,
+        fire_reset: bool,
+        episodic_life: bool,
+        max_frames: int,
+        render: bool,
+    ) -> None:
+        def make(envs: int, height: int, width: int, grayscale: bool) -> AtariVectorEnv:
+            return AtariVectorEnv(
+                game,
+                envs,
+                batch_size=0,
+                num_threads=min(envs, len(os.sched_getaffinity(0))),
+                thread_affinity_offset=-1,
+                max_num_frames_per_episode=NO_LIMIT,  # see the module's docstring
+                repeat_action_probability=sticky,
+                full_action_space=False,
+                continuous=False,
+                continuous_action_threshold=0.5,
+                autoreset_mode=AutoresetMode.SAME_STEP,
+                img_height=height,
+                img_width=width,
+                grayscale=grayscale,
+                stack_num=1,
+                frameskip=frame_skip,
+                maxpool=True,
+                noop_max=noop_max,
+                episodic_life=False,  # would restart the whole game at each lost life
+                life_loss_info=episodic_life,
+                reward_clipping=False,
+                use_fire_reset=fire_reset,
+            )
+
+        self._env = make(num_envs, screen_size, screen_size, grayscale=True)
+        self._twin = make(1, SCREEN_HEIGHT, SCREEN_WIDTH, grayscale=False) if render else None
+        self._picture: np.ndarray | None = None
+        self._step_limit = -(-max_frames // frame_skip)
+        self._game_steps = np.zeros(num_envs, np.int64)
+        self._lives = np.zeros(num_envs, np.int32)
+        self.spec = EnvSpec(
+            env_id=f"ALE/{game.title().replace('_', '')}",
+            suite="atari",
+            num_envs=num_envs,
+            frame_shape=(1, screen_size, screen_size),
+            dtype=np.dtype(np.uint8),
+            stack=stack,
+            num_actions=int(self._env.single_action_space.n),
+            frames_per_step=frame_skip,
+        )
+
+    def reset(self, seed: int) -> np.ndarray:
+        """See `EnvStepper.reset`."""
+        seeds = np.array(env_seeds(seed, self.spec.num_envs))
+        if self._twin is not None:
+            self._picture = self._twin.reset(seed=seeds[:1])[0][0, 0]
+        observation, info = self._env.reset(seed=seeds)
+        self._game_steps[:] = 0
+        self._lives = info["lives"]
+        return observation
+
+    def step(self, action: np.ndarray) -> Step:
+        """See `EnvStepper.step`."""
+        observation, reward, terminated, _, info = self._env.step(action)
+        next_observation = observation
+        # A game over shows the lives of the game that follows; a lost life shows one less.
+        over = terminated & (info["lives"] >= self._lives)
+        self._lives = info["lives"]
+        self._game_steps += 1
+        expired = (self._game_steps >= self._step_limit) & ~over
+        if self._twin is not None:
+            self._step_twin(action, reward[0], terminated[0], expired[0])
+        if over.any() or expired.any():
+            next_observation = observation.copy()
+            self._game_steps[over | expired] = 0
+        if over.any():
+            next_observation[over] = info["final_obs"][over]
+        if expired.any():
+            fresh, info = self._env.reset(options={"reset_mask": expired})
+            observation[expired] = fresh[expired]
+            self._lives[expired] = info["lives"][expired]
+        truncated = expired & ~terminated
+        return Step(observation, next_observation, reward.astype(np.float32), terminated, truncated)
+
+    def _step_twin(self, action: np.ndarray, reward: int, terminated: bool, expired: bool) -> None:
+        picture, twin_reward, twin_terminated, *_ = self._twin.step(action[:1])
+        if (twin_reward[0], twin_terminated[0]) != (reward, terminated):
+            raise RuntimeError(f"the colour twin of {self.spec.env_id} fell out of step")
+        if expired:
+            picture, _ = self._twin.reset()
+        self._picture = picture[0, 0]
+
+    def render(self) -> np.ndarray:
+        """See `EnvStepper.render`: the emulator's own screen, uint8 [210, 160, 3]."""
+        if self._twin is None:
+            raise RuntimeError("this environment was made without render=True")
+        if self._picture is None:
+            raise RuntimeError("call reset before render")
+        return self._picture
+
+    def close(self) -> None:
+        """See `EnvStepper.close`."""
+        self._env.close()
+        if self._twin is not None:
+            self._twin.close()
+
+
+def _check(cfg: Any) -> None:
+    """Hold the options against what AtariVectorEnv survives: it aborts or hangs on bad ones."""
+    _check_game(cfg.game)
+    protocol = cfg.protocol
+    for key, value, least in (
+        ("stack", cfg.stack, 1),
+        ("frame_skip", cfg.frame_skip, 1),
+        ("screen_size", cfg.screen_size, 1),
+        ("protocol.noop_max", protocol.noop_max, 0),
+        ("protocol.max_frames", protocol.max_frames, cfg.frame_skip),
+    ):
+        if value < least:
+            raise UserError(f"env.{key}={value}: must be at least {least}")
+    if not 0 <= protocol.sticky < 1:
+        raise UserError(f"env.protocol.sticky={protocol.sticky}: must lie in [0, 1)")
+    limit = getattr(cfg, "max_episode_steps", None)
+    if limit is not None:
+        raise UserError(
+            f"env.max_episode_steps={limit}: not for Atari; "
+            f"set env.protocol.max_frames={limit * cfg.frame_skip} (emulator frames)"
+        )
+
+
+def _check_game(game: str | None) -> None:
+    games = sorted(set(roms.get_all_rom_ids()) - NO_SINGLE_PLAYER)
+    if game is None:
+        raise UserError("env.game is not set; name an Atari game, e.g. env.game=road_runner")
+    if game in NO_SINGLE_PLAYER:
+        raise UserError(f"env.game={game}: this game has no single-player mode in ale-py")
+    if game not in games:
+        # "RoadRunner", "road-runner" and "ALE/RoadRunner-v5" should find road_runner as well.
+        plain = {name.replace("_", ""): name for name in games}
+        wanted = game.lower().removeprefix("ale/").split("-v")[0]
+        wanted = "".join(filter(str.isalnum, wanted))
+        nearest = [plain[name] for name in difflib.get_close_matches(wanted, plain, 3, 0.5)]
+        hint = f"did you mean {', '.join(nearest)}?" if nearest else f"e.g. {', '.join(games[:3])}"
+        raise UserError(
+            f"env.game={game}: no such Atari game; {hint} ({len(games)} games, named as their ROMs)"
+        )
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            path = roms.get_rom_path(game)
+            usable = path is not None and ALEInterface.isSupportedROM(path) is not None
+    except OSError as error:
+        raise UserError(_rom_message(game, str(error))) from error
+    if not usable:
+        raise UserError(_rom_message(game, "ale-py does not support it"))
+
+
+def _rom_message(game: str, reason: str) -> str:
+    where = os.environ.get("ALE_ROMS_DIR")
+    fix = f"unset ALE_ROMS_DIR ({where})" if where else "reinstall ale-py, its wheel holds the ROMs"
+    return f"env.game={game}: its ROM cannot be used ({' '.join(reason.split())}); {fix}"

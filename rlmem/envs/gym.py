@@ -1,0 +1,132 @@
+"""Any registered gymnasium environment with discrete actions: classic control, Box2D and others.
+
+What the agent gets as a frame depends on the observation space:
+Box [D] -> float32 [D]; Box uint8 [H, W, C] -> uint8 [C, H, W]; Discrete(n) -> one-hot float32 [n].
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from rlmem.envs.serial import SerialEnvStepper
+from rlmem.envs.spec import EnvSpec
+from rlmem.errors import UserError
+
+Writer = Callable[[np.ndarray, Any], None]
+
+
+def make_gym(cfg: Any, num_envs: int, render: bool) -> SerialEnvStepper:
+    """Make a gymnasium environment from the `env` config node; see `rlmem.envs.make_env`."""
+    if cfg.id is None:
+        raise UserError("env.id is not set; name a gymnasium environment, e.g. env.id=CartPole-v1")
+    limit = cfg.max_episode_steps
+    if limit is not None and limit < 1:
+        raise UserError(f"env.max_episode_steps={limit}: must be at least 1, or null")
+    envs = [_make_one(cfg.id, limit, render and e == 0) for e in range(num_envs)]
+    if render:
+        _check_render(cfg.id, envs[0])
+    actions = envs[0].action_space
+    if not isinstance(actions, spaces.Discrete):
+        raise UserError(
+            f"env.id={cfg.id}: its action space is {_one_line(actions)}; "
+            "only Discrete ones work, e.g. CartPole-v1 or LunarLander-v3"
+        )
+    frame_shape, dtype, write = _frame(cfg.id, envs[0].observation_space)
+    spec = EnvSpec(
+        env_id=cfg.id,
+        suite="gym",
+        num_envs=num_envs,
+        frame_shape=frame_shape,
+        dtype=np.dtype(dtype),
+        stack=1,
+        num_actions=int(actions.n),
+        frames_per_step=1,
+    )
+    return SerialEnvStepper(spec, envs, write, first_action=int(actions.start), can_render=render)
+
+
+def _make_one(env_id: str, max_episode_steps: int | None, render: bool) -> gymnasium.Env:
+    if env_id.startswith("ALE/"):
+        raise UserError(f"env.id={env_id}: Atari games are env=atari env.game=..., not env=gym")
+    try:
+        return gymnasium.make(
+            env_id,
+            max_episode_steps=max_episode_steps,
+            disable_env_checker=True,  # it checks every single step
+            render_mode="rgb_array" if render else None,
+        )
+    except (gymnasium.error.DependencyNotInstalled, ImportError) as error:
+        raise UserError(_missing_package(env_id, error)) from error
+    except gymnasium.error.Error as error:
+        nearest = difflib.get_close_matches(env_id, gymnasium.registry, 3, 0.6)
+        hint = f"did you mean {', '.join(nearest)}?" if nearest else "e.g. CartPole-v1"
+        raise UserError(
+            f"env.id={env_id}: no such gymnasium environment; {hint} "
+            f"(one that another package registers: env.id=package:Name-v0)"
+        ) from error
+
+
+def _missing_package(env_id: str, error: Exception) -> str:
+    registered = gymnasium.registry.get(env_id)
+    entry_point = str(registered.entry_point) if registered else ""
+    if isinstance(error, gymnasium.error.DependencyNotInstalled) and entry_point.startswith(
+        "gymnasium.envs."
+    ):
+        extra = entry_point.split(".")[2].replace("_", "-")
+        return f'env.id={env_id}: a package is missing; pip install "gymnasium[{extra}]"'
+    return f"env.id={env_id}: cannot be imported ({_one_line(error)}); install its package"
+
+
+def _check_render(env_id: str, env: gymnasium.Env) -> None:
+    """Render once up front: a video that fails at the end of a long run helps nobody."""
+    if "rgb_array" not in (env.metadata.get("render_modes") or []):
+        raise UserError(f"env.id={env_id}: cannot render pictures (rgb_array); leave video off")
+    try:
+        env.reset()
+        env.render()
+    except gymnasium.error.DependencyNotInstalled as error:
+        raise UserError(_missing_package(env_id, error)) from error
+
+
+def _frame(env_id: str, space: spaces.Space) -> tuple[tuple[int, ...], type, Writer]:
+    """Frame shape, its dtype, and how an observation is written into a frame."""
+    if isinstance(space, spaces.Discrete):
+        return (int(space.n),), np.float32, _one_hot(int(space.start))
+    if isinstance(space, spaces.Box):
+        if len(space.shape) == 1:
+            return space.shape, np.float32, _copy
+        if len(space.shape) == 3 and space.dtype == np.uint8:
+            height, width, channels = space.shape
+            return (channels, height, width), np.uint8, write_channels_first
+    raise UserError(
+        f"env.id={env_id}: its observation space is {_one_line(space)}; "
+        "a Box of shape [D], a uint8 Box of shape [H, W, C] or a Discrete one works"
+    )
+
+
+def _copy(row: np.ndarray, observation: np.ndarray) -> None:
+    row[:] = observation
+
+
+def write_channels_first(row: np.ndarray, observation: np.ndarray) -> None:
+    """Write `observation` [H, W, C] into `row` [C, H, W]."""
+    row[:] = observation.transpose(2, 0, 1)
+
+
+def _one_hot(start: int) -> Writer:
+    def write(row: np.ndarray, observation: int) -> None:
+        row[:] = 0
+        row[observation - start] = 1
+
+    return write
+
+
+def _one_line(thing: object) -> str:
+    text = " ".join(str(thing).split())
+    return text if len(text) <= 120 else text[:117] + "..."

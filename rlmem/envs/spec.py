@@ -1,0 +1,109 @@
+"""What every environment looks like from outside: its spec, a step's data, the stepper protocol."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class EnvSpec:
+    """Static facts about a vectorised environment.
+
+    Attributes:
+        env_id: name for people and files, e.g. "ALE/RoadRunner", "MinAtar/Breakout", "CartPole-v1".
+        suite: "atari", "minatar" or "gym".
+        num_envs: E, the number of environments stepped together.
+        frame_shape: one frame, [C, H, W] for pictures, [D] for vectors.
+        dtype: dtype of a frame (uint8 for pictures, float32 for vectors).
+        stack: frames that make one observation of the agent (1 except on Atari).
+        num_actions: size of the discrete action set; actions are 0 .. num_actions - 1.
+        frames_per_step: emulator frames that one agent step takes.
+    """
+
+    env_id: str
+    suite: str
+    num_envs: int
+    frame_shape: tuple[int, ...]
+    dtype: np.dtype
+    stack: int
+    num_actions: int
+    frames_per_step: int
+
+    @property
+    def observation_shape(self) -> tuple[int, ...]:
+        """Shape of what the agent sees: frames stacked on the channel axis, newest last."""
+        if len(self.frame_shape) != 3:
+            return self.frame_shape
+        return (self.stack * self.frame_shape[0], *self.frame_shape[1:])
+
+    @property
+    def input_scale(self) -> float:
+        """Factor that brings stored values into [0, 1]: 1/255 for pixels, 1 for 0/1 planes."""
+        return 1 / 255 if self.dtype == np.uint8 and self.suite != "minatar" else 1.0
+
+
+@dataclass(slots=True)
+class Step:
+    """What one vectorised step returns.
+
+    The arrays are the caller's: no later step writes into them. Where no environment is done,
+    `next_observation` may be the same array as `observation`.
+
+    Attributes:
+        observation: [E, *frame_shape], after autoreset: what the next action is chosen from.
+        next_observation: [E, *frame_shape], the true successor frame, before autoreset.
+        reward: float32 [E], never clipped.
+        terminated: bool [E], the task ended (no bootstrapping).
+        truncated: bool [E], a time limit cut the episode (bootstrap from `next_observation`).
+    """
+
+    observation: np.ndarray
+    next_observation: np.ndarray
+    reward: np.ndarray
+    terminated: np.ndarray
+    truncated: np.ndarray
+
+
+class EnvStepper(Protocol):
+    """A batch of environments that reset themselves in the step in which they end."""
+
+    spec: EnvSpec
+
+    def reset(self, seed: int) -> np.ndarray:
+        """Start all episodes anew; what follows depends on (seed, actions) alone.
+
+        Args:
+            seed: any integer >= 0.
+
+        Returns:
+            First frames, [E, *frame_shape].
+        """
+        ...
+
+    def step(self, action: np.ndarray) -> Step:
+        """Step every environment with `action` (int64 [E])."""
+        ...
+
+    def render(self) -> np.ndarray:
+        """Picture of environment 0 as it is now (after autoreset), uint8 [H, W, 3].
+
+        Raises:
+            RuntimeError: the stepper was not made with render=True.
+        """
+        ...
+
+    def close(self) -> None:
+        """Free emulators and windows."""
+        ...
+
+
+def env_seeds(seed: int, num_envs: int) -> list[int]:
+    """Independent seeds of the environments, a function of (seed, environment index) only.
+
+    They lie in [1, 2^31 - 1]: ale-py takes signed 32-bit seeds and gives 0 and negatives a meaning.
+    """
+    words = [np.random.SeedSequence((seed, e)).generate_state(1)[0] for e in range(num_envs)]
+    return [1 + int(word) % (2**31 - 1) for word in words]

@@ -1,0 +1,1 @@
+"""What the commands do: train a run, score it, resume it."""

@@ -1,0 +1,64 @@
+"""summary.json: what a run was, how it ended, what it scored and what its memory cost."""
+
+import importlib.metadata
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+PACKAGES = ("torch", "torchrl", "lightning", "gymnasium", "ale_py", "rlmem")
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that make a run what it is."""
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            found[package] = "not installed"
+    return found
+
+
+def git_commit() -> str | None:
+    """The commit of the checkout that rlmem runs from, with `-dirty` if changed; None outside git."""
+    here = Path(__file__).resolve().parent
+    try:
+        result = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
+            cwd=here,
+            capture_output=True,
+            text=True,
+            timeout=5,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return result.stdout.strip() or None
+
+
+def peak_rss_bytes() -> int:
+    """Largest resident set of this process so far."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def write_summary(run_dir: Path, summary: dict[str, Any]) -> None:
+    """Write summary.json in one step, so that nobody reads half of it."""
+    path = run_dir / "summary.json"
+    fresh = path.with_suffix(".new")
+    fresh.write_text(json.dumps(summary, indent=2) + "\n")
+    os.replace(fresh, path)
+
+
+def read_summary(run_dir: Path) -> dict[str, Any] | None:
+    """The summary of a run, or None if there is none or it is damaged."""
+    try:
+        summary = json.loads((run_dir / "summary.json").read_text())
+    except (OSError, json.JSONDecodeError):
+        return None
+    return summary if isinstance(summary, dict) else None

@@ -1,0 +1,253 @@
+"""One training run, from its configuration to its summary."""
+
+import contextlib
+import shutil
+import signal
+import time
+import traceback
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import lightning
+import torch
+import yaml
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
+from omegaconf import DictConfig
+
+from rlmem.agents.dqn import DQN
+from rlmem.callbacks.checkpoint import Checkpointing, find_checkpoint, load_checkpoint
+from rlmem.callbacks.evaluation import Evaluation
+from rlmem.callbacks.progress import Progress, summary_table
+from rlmem.callbacks.records import Recorder
+from rlmem.data.module import EnvStepDataModule
+from rlmem.data.rollout import evaluation_envs
+from rlmem.data.stream import EnvStepStream
+from rlmem.envs import EnvSpec, human_normalized_score
+from rlmem.jobs import build
+from rlmem.jobs.preflight import preflight
+from rlmem.jobs.resume import config_dict, resolve_run_dir
+from rlmem.jobs.summary import git_commit, peak_rss_bytes, read_summary, versions, write_summary
+from rlmem.networks import network_kind
+
+
+class Run:
+    """The parts of one run and what happens to them.
+
+    Args:
+        cfg: the composed, checked configuration.
+        run_dir: where everything is written.
+    """
+
+    def __init__(self, cfg: DictConfig, run_dir: Path) -> None:
+        self.cfg, self.run_dir = cfg, run_dir
+        env = build.build_env(cfg)
+        self.agent: DQN = build.build_agent(cfg, env.spec)
+        memory = build.build_memory(cfg, env.spec)
+        self.stream: EnvStepStream = build.build_stream(cfg, env, memory, self.agent)
+        name = f"{cfg.env.name}-{cfg.memory.name}-seed{cfg.seed}"
+        self.loggers = build.metrics_loggers(cfg, run_dir, name)
+        self.recorder = Recorder(run_dir, self.stream, cfg.log.every, self.loggers)
+        self.checkpointing = Checkpointing(run_dir, self.stream, self.recorder)
+        evaluation = cfg.evaluation
+        self.evaluation = Evaluation(
+            build.build_env(cfg, evaluation_envs(evaluation.episodes), render=evaluation.video),
+            self.stream,
+            self.recorder,
+            self.checkpointing,
+            every=evaluation.every,
+            episodes=evaluation.episodes,
+            epsilon=evaluation.epsilon,
+            seed=cfg.seed,
+            video_dir=run_dir / "videos" if evaluation.video else None,
+        )
+        self.progress = Progress(self.stream, self.recorder, cfg.log.progress)
+        self.trainer = lightning.Trainer(
+            accelerator=cfg.trainer.accelerator,
+            devices=1,
+            precision=cfg.trainer.precision,
+            max_epochs=1,
+            logger=False,
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            # Order matters: priorities and rows first, then scores, then the checkpoint of all.
+            callbacks=[self.recorder, self.evaluation, self.checkpointing, self.progress],
+            default_root_dir=run_dir,
+        )
+
+    def restore(self) -> None:
+        """Go on from the run's checkpoint, or start its files."""
+        folder = find_checkpoint(self.run_dir)
+        if folder is None:
+            self.recorder.open(keep_until=0, seconds_before=0.0, bytes_peak=0)
+            return
+        self.agent.to(self.trainer.strategy.root_device)
+        manifest = load_checkpoint(folder, self.agent, self.stream)
+        self.recorder.best_return = manifest["best_return"]
+        self.recorder.open(
+            manifest["env_steps"], manifest["seconds"], manifest["memory_bytes_peak"]
+        )
+
+    def fit(self) -> str:
+        """Train to the end or to a signal; the status."""
+        with stop_on_signals(self.stream) as received:
+            self.trainer.fit(self.agent, datamodule=EnvStepDataModule(self.stream))
+        self.progress.close()
+        self.agent.to(self.trainer.strategy.root_device)
+        if received:
+            self.checkpointing.save(self.agent)
+            return "interrupted"
+        self.evaluation.evaluate(self.agent)
+        keep = self.cfg.checkpoint.keep_memory_when_finished
+        self.checkpointing.save(self.agent, with_memory=keep)
+        return "finished"
+
+    def summary(self, status: str, error: str | None) -> dict[str, Any]:
+        """The content of summary.json."""
+        stream, recorder, spec = self.stream, self.recorder, self.stream.env.spec
+        components = stream.memory.footprint()
+        total = sum(components.values())
+        represented = stream.memory.storage.transitions_represented
+        returns = stream.episodes.recent_returns
+        evaluation = recorder.last_evaluation
+        seconds = recorder.seconds
+        score = evaluation.mean if evaluation else None
+        return {
+            "status": status,
+            "error": error,
+            "agent": self.cfg.agent.name,
+            "memory": self.cfg.memory.name,
+            "env_id": spec.env_id,
+            "seed": self.cfg.seed,
+            "env_steps": stream.env_steps,
+            "frames": stream.frames,
+            "grad_steps": self.agent.grad_steps,
+            "episodes": stream.episodes.count,
+            "train_return_mean": sum(returns) / len(returns) if returns else None,
+            "eval_return_mean": score,
+            "eval_return_std": evaluation.std if evaluation else None,
+            "eval_episodes": len(evaluation.returns) if evaluation else 0,
+            "human_normalized_score": (
+                human_normalized_score(spec.env_id, score) if score is not None else None
+            ),
+            "memory_bytes": total,
+            "memory_bytes_peak": max(recorder.bytes_peak, total),
+            "memory_components": components,
+            "memory_entries": stream.memory.storage.entries,
+            "transitions_seen": stream.memory.transitions_seen,
+            "bytes_per_transition": total / represented if represented else None,
+            "peak_rss_bytes": peak_rss_bytes(),
+            "env_steps_per_second": stream.env_steps / seconds if seconds else None,
+            "wall_seconds": seconds,
+            "versions": versions(),
+            "git_commit": git_commit(),
+        }
+
+    def close(self, summary: dict[str, Any]) -> None:
+        """Write the summary last and let go of everything."""
+        self.progress.close()
+        self.recorder.close()
+        for env in (self.stream.env, self.evaluation.env):
+            env.close()
+        write_summary(self.run_dir, summary)
+        for logger in self.loggers:
+            logger.close(summary["status"], summary)
+
+
+@contextlib.contextmanager
+def stop_on_signals(stream: EnvStepStream) -> Iterator[list[int]]:
+    """Let the first SIGINT or SIGTERM end the stream at the next step; a second one acts at once.
+
+    Yields:
+        The list of received signal numbers.
+    """
+    received: list[int] = []
+    watched = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.getsignal(number) for number in watched}
+
+    def on_signal(number: int, frame: Any) -> None:
+        if received:
+            raise KeyboardInterrupt
+        received.append(number)
+        stream.stop_requested = True
+        print(f"\n{signal.Signals(number).name}: saving, then stopping", flush=True)
+
+    for number in watched:
+        signal.signal(number, on_signal)
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def useful_threads(spec: EnvSpec) -> int:
+    """Threads that torch gains from: one for small networks, the cores for an image's.
+
+    A second thread does nothing for an MLP on batches of 64, and spins while other runs of a
+    sweep wait for the core.
+    """
+    images = network_kind(spec.observation_shape) == "nature"
+    return torch.get_num_threads() if images else 1
+
+
+def _quiet() -> None:
+    """Silence what Lightning says about training loops that are not ours."""
+    import logging
+
+    for name in ("lightning.pytorch", "lightning.fabric"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", module="lightning")
+    warnings.filterwarnings("ignore", message=".*does not have many workers.*")
+
+
+def train(cfg: DictConfig) -> float | None:
+    """Train one run and return its final evaluation return (a sweep's objective).
+
+    Raises:
+        UserError: a mistake in the configuration.
+        KeyboardInterrupt: after a signal, when the run is saved.
+    """
+    started = time.perf_counter()
+    _quiet()
+    output_dir = Path(cfg.paths.output_dir)
+    multirun = HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN
+    run_dir, resuming = resolve_run_dir(cfg, output_dir, multirun)
+    done = read_summary(run_dir)
+    if resuming or multirun:
+        if done and done["status"] == "finished" and done["env_steps"] >= cfg.trainer.max_env_steps:
+            print(f"finished already: {run_dir}")
+            return done["eval_return_mean"]
+    if run_dir != output_dir and set(p.name for p in output_dir.iterdir()) <= {".hydra"}:
+        shutil.rmtree(output_dir)
+    run_dir.mkdir(parents=True, exist_ok=True)
+    run = Run(cfg, run_dir)
+    torch.set_num_threads(cfg.trainer.threads or useful_threads(run.stream.env.spec))
+    run.restore()
+    config = yaml.safe_dump(config_dict(cfg), sort_keys=False)
+    (run_dir / "config.yaml").write_text(config)
+    print(f"run directory: {run_dir}")
+    print(preflight(run.stream.memory, cfg.memory.capacity), flush=True)
+    if resuming:
+        print(f"resumed at {run.stream.env_steps:,} env steps", flush=True)
+    status, error = "failed", None
+    try:
+        status = run.fit()
+    except KeyboardInterrupt:
+        status = "interrupted"
+        raise
+    except BaseException as exc:
+        error = "".join(traceback.format_exception_only(exc)).strip()
+        raise
+    finally:
+        summary = run.summary(status, error)
+        run.close(summary)
+    print(summary_table(summary))
+    print(f"total {time.perf_counter() - started:.1f} s")
+    if status == "interrupted":
+        print(f"go on with: python train.py resume={run_dir}")
+        raise KeyboardInterrupt
+    return summary["eval_return_mean"]

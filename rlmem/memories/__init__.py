@@ -1,0 +1,30 @@
+"""Memories of RL agents as TorchRL parts: storages, samplers and writers that count their bytes.
+
+Needs torch, torchrl and numba only: neither Lightning nor Hydra nor W&B.
+"""
+
+from rlmem.memories.embedding import Identity, RandomProjection
+from rlmem.memories.memory import ReplayMemory
+from rlmem.memories.samplers.prioritized import PrioritizedSampler, RankSampler
+from rlmem.memories.samplers.uniform import CombinedSampler, LatestSampler, UniformSampler
+from rlmem.memories.samplers.visits import VisitSampler
+from rlmem.memories.storages.frames import FrameStorage
+from rlmem.memories.storages.map import MapStorage
+from rlmem.memories.writers.gwr import GWRWriter
+from rlmem.memories.writers.ring import RingWriter
+
+__all__ = [
+    "CombinedSampler",
+    "FrameStorage",
+    "GWRWriter",
+    "Identity",
+    "LatestSampler",
+    "MapStorage",
+    "PrioritizedSampler",
+    "RandomProjection",
+    "RankSampler",
+    "ReplayMemory",
+    "RingWriter",
+    "UniformSampler",
+    "VisitSampler",
+]

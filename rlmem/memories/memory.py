@@ -1,0 +1,147 @@
+"""A replay memory: one storage, one sampler, one writer, as in TorchRL's `ReplayBuffer`.
+
+This is the thin glue that rlmem's trainer uses in place of `torchrl.data.ReplayBuffer`: it draws
+several minibatches at once, counts every byte, and saves without pickle. The parts are TorchRL
+parts and work in a `ReplayBuffer` as they are.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from tensordict import TensorDict
+
+from rlmem.memories.samplers.base import ReplaySampler
+from rlmem.memories.serialize import load_state, save_state
+from rlmem.memories.storages.base import ReplayStorage
+
+
+class ReplayMemory:
+    """Storage x sampler x writer with one random generator.
+
+    Args:
+        storage: how transitions are held.
+        sampler: which are drawn.
+        writer: which are kept.
+        seed: of the generator that sampler, storage and writer draw from.
+
+    Example:
+        >>> import numpy as np
+        >>> from rlmem.memories import FrameStorage, ReplayMemory, RingWriter, UniformSampler
+        >>> storage = FrameStorage(100, frame_shape=(4,), dtype=np.float32)
+        >>> memory = ReplayMemory(storage, UniformSampler(), RingWriter(), seed=0)
+        >>> states = np.random.rand(11, 4).astype(np.float32)
+        >>> done = np.zeros((10, 1), bool)
+        >>> _ = memory.extend({"observation": states[:-1], "action": np.zeros(10, np.int64),
+        ...     "next": {"observation": states[1:], "reward": np.ones((10, 1), np.float32),
+        ...              "terminated": done, "truncated": done}})
+        >>> memory.sample(batch_size=8)["next", "observation"].shape
+        torch.Size([8, 4])
+    """
+
+    def __init__(
+        self, storage: ReplayStorage, sampler: ReplaySampler, writer: Any, *, seed: int
+    ) -> None:
+        self.storage, self.sampler, self.writer = storage, sampler, writer
+        self.generator = torch.Generator().manual_seed(seed)
+        self.transitions_seen = 0
+        writer.register_storage(storage)
+        for part in self._parts().values():
+            part._rng = self.generator
+
+    def _parts(self) -> dict[str, Any]:
+        return {"storage": self.storage, "sampler": self.sampler, "writer": self.writer}
+
+    def __len__(self) -> int:
+        return len(self.storage)
+
+    def extend(self, block: Any) -> Any:
+        """Take in a block of transitions (see `rlmem.memories.storages.base`); their indices [N]."""
+        index = self.writer.extend(block)
+        self.sampler.extend(index)
+        self.transitions_seen += len(index)
+        return index
+
+    def can_sample(self, batch_size: int) -> bool:
+        """Whether a minibatch can be drawn."""
+        return len(self.storage) > 0 and self.sampler.can_sample(self.storage, batch_size)
+
+    def sample(self, batch_size: int, num_batches: int | None = None) -> TensorDict:
+        """Draw minibatches, each on its own as the sampler defines it.
+
+        Args:
+            batch_size: transitions a minibatch, B.
+            num_batches: minibatches, U.
+
+        Returns:
+            TensorDict [B], or [U, B] when num_batches is given, with `index` int64 and `weight`
+            float32 [..., 1] beside the transition.
+
+        Raises:
+            RuntimeError: the memory is empty.
+        """
+        draws = [self.sampler.sample(self.storage, batch_size) for _ in range(num_batches or 1)]
+        index = draws[0][0] if num_batches is None else torch.stack([d[0] for d in draws])
+        batch = self.storage.get(index)
+        weights = [info["priority_weight"] for _, info in draws if "priority_weight" in info]
+        if weights:
+            weight = torch.cat(weights).reshape(*index.shape, 1)
+        else:
+            weight = torch.ones(*index.shape, 1)
+        batch.set("index", index)
+        batch.set("weight", weight)
+        return batch
+
+    def update_priority(self, index: torch.Tensor, td_error: torch.Tensor) -> None:
+        """Tell the sampler the TD errors of sampled transitions, both [...] of one shape."""
+        if self.prioritized:
+            self.sampler.update_priority(index.reshape(-1), td_error.reshape(-1))
+
+    @property
+    def prioritized(self) -> bool:
+        """Whether the sampler wants TD errors."""
+        return type(self.sampler).update_priority is not ReplaySampler.update_priority
+
+    def footprint(self) -> dict[str, int]:
+        """Component -> bytes held now, over all parts."""
+        return self._collect("footprint")
+
+    def projected_footprint(self) -> dict[str, int]:
+        """Component -> bytes held when full."""
+        return self._collect("projected_footprint")
+
+    def _collect(self, method: str) -> dict[str, int]:
+        total: dict[str, int] = {}
+        for part in self._parts().values():
+            for name, size in getattr(part, method)().items():
+                total[name] = total.get(name, 0) + size
+        return total
+
+    def check_valid(self) -> None:
+        """Assert the invariants of all parts."""
+        for part in self._parts().values():
+            part.check_valid()
+
+    def save(self, folder: Path) -> None:
+        """Write the whole memory into a folder, one sub-folder a part."""
+        for name, part in self._parts().items():
+            save_state(folder / name, part.state_dict())
+        own = {
+            "generator": self.generator.get_state().numpy(),
+            "transitions_seen": self.transitions_seen,
+        }
+        save_state(folder / "memory", own)
+
+    def load(self, folder: Path) -> None:
+        """Take over what `save` wrote, in place; the next samples are those of the saved memory.
+
+        Raises:
+            FileNotFoundError: the folder holds no memory.
+            ValueError: it holds a memory of another shape.
+        """
+        for name, part in self._parts().items():
+            part.load_state_dict(load_state(folder / name))
+        own = load_state(folder / "memory")
+        self.generator.set_state(torch.from_numpy(np.array(own["generator"])))
+        self.transitions_seen = int(own["transitions_seen"])

@@ -1,0 +1,70 @@
+"""What every sampler of rlmem shares: it is a TorchRL sampler that can count its bytes."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torchrl.data.replay_buffers.samplers import Sampler
+from torchrl.data.replay_buffers.storages import Storage
+
+from rlmem.memories.serialize import State, load_state, save_state
+
+
+class ReplaySampler(Sampler):
+    """Base of the samplers: drawing from `self._rng`, saving without pickle, counting bytes."""
+
+    def uniform(self, n: int) -> torch.Tensor:
+        """n draws from [0, 1), float64 [n], from the generator that the buffer passed in."""
+        return torch.rand(n, generator=self._rng, dtype=torch.float64)
+
+    def anneal(self, env_steps: int) -> None:
+        """Tell the sampler how far the run is; samplers with a schedule follow it."""
+
+    def footprint(self) -> dict[str, int]:
+        """Component -> bytes held."""
+        return {}
+
+    def projected_footprint(self) -> dict[str, int]:
+        """Component -> bytes held when the memory is full."""
+        return self.footprint()
+
+    def state_dict(self) -> State:
+        """Flat state: name -> array or JSON value."""
+        return {}
+
+    def load_state_dict(self, state_dict: State) -> None:
+        """Take over a state, copying arrays in place."""
+
+    def check_valid(self) -> None:
+        """Assert the invariants."""
+
+    def _empty(self) -> None:
+        pass
+
+    def dumps(self, path: Any) -> None:
+        """Save into a folder (TorchRL's interface)."""
+        save_state(Path(path), self.state_dict())
+
+    def loads(self, path: Any) -> None:
+        """Load from a folder (TorchRL's interface)."""
+        self.load_state_dict(load_state(Path(path)))
+
+
+def as_index(index: Any) -> np.ndarray:
+    """Any index (int, list, array, tensor) as int64 [n]."""
+    if isinstance(index, torch.Tensor):
+        index = index.cpu().numpy()
+    return np.atleast_1d(np.asarray(index, dtype=np.int64))
+
+
+def require_items(storage: Storage) -> int:
+    """Number of stored items.
+
+    Raises:
+        RuntimeError: the storage is empty.
+    """
+    size = len(storage)
+    if size == 0:
+        raise RuntimeError("the memory is empty: extend it before sampling")
+    return size

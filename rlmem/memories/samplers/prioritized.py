@@ -1,0 +1,243 @@
+"""Prioritized experience replay (Schaul et al. 2016, arXiv 1511.05952).
+
+`PrioritizedSampler` is the proportional variant: P(i) ~ (|delta_i| + eps)^alpha, 16 bytes an item.
+`RankSampler` is the rank-based one: P(i) ~ (1 / rank(i))^alpha, 24 bytes an item. Both draw stratified
+(one draw from each of batch_size equal ranges) and return importance weights (N P(i))^-beta, divided
+by the largest of the batch; beta rises linearly over the run. A new transition gets the largest
+priority so far, so that each is seen early.
+
+They are subclasses of TorchRL's `PrioritizedSampler` so that `TensorDictReplayBuffer` sends them the
+TD errors, but share no code with it: its trees live in a C++ extension that has to match torch's build.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torchrl.data.replay_buffers.samplers import PrioritizedSampler as TorchRLPrioritizedSampler
+from torchrl.data.replay_buffers.storages import Storage
+
+from rlmem.memories.samplers.base import ReplaySampler, as_index, require_items
+from rlmem.memories.samplers.rank_heap import RankHeap
+from rlmem.memories.samplers.sum_tree import SumTree, TensorSumTree
+from rlmem.memories.serialize import State
+
+
+class _Prioritized(ReplaySampler, TorchRLPrioritizedSampler):
+    """What both variants share: the schedule of beta, the largest priority so far, the weights."""
+
+    reduction = "max"
+    # Plain attributes in place of TorchRL's properties, which reach into its trees.
+    alpha: float = 0.6
+    beta: float = 0.4
+    device: torch.device | str | None = None
+
+    def __init__(
+        self, alpha: float, beta_start: float, beta_end: float, beta_steps: int | None, eps: float
+    ) -> None:
+        # TorchRL's own constructor would build its C++ trees.
+        self._storage = None
+        self._rng = None
+        self.alpha, self.eps = alpha, eps
+        self.beta_start, self.beta_end, self.beta_steps = beta_start, beta_end, beta_steps
+        self.beta = beta_start
+        self._largest = 1.0
+
+    @property
+    def default_priority(self) -> float:
+        """Priority |delta| of a transition that was never sampled: the largest so far."""
+        return self._largest
+
+    def anneal(self, env_steps: int) -> None:
+        """Move beta to its value at `env_steps`."""
+        if self.beta_steps:
+            fraction = min(1.0, env_steps / self.beta_steps)
+            self.beta = self.beta_start + fraction * (self.beta_end - self.beta_start)
+
+    def extend(self, index: Any) -> None:
+        """Give written slots the largest priority so far."""
+        index = as_index(index)
+        self._set(index, np.full(len(index), self._largest))
+
+    add = extend
+
+    def update_priority(
+        self, index: Any, priority: Any, *, storage: Storage | None = None
+    ) -> None:
+        """Set priorities from TD errors.
+
+        Args:
+            index: int64 [n].
+            priority: |TD error| [n] (its sign is dropped).
+
+        Raises:
+            ValueError: a priority is not finite.
+        """
+        priority = torch.as_tensor(priority).detach().to("cpu", torch.float64).numpy()
+        index = as_index(index)
+        priority = np.broadcast_to(np.abs(priority).reshape(-1), index.shape)
+        largest = priority.max(initial=0.0)
+        if not np.isfinite(largest):
+            raise ValueError("a TD error is not finite: the network has diverged")
+        self._largest = max(self._largest, float(largest))
+        self._set(index, priority)
+
+    def _strata(self, batch_size: int) -> torch.Tensor:
+        """One draw in each of batch_size equal parts of [0, 1), float64 [batch_size]."""
+        return (torch.arange(batch_size) + self.uniform(batch_size)) / batch_size
+
+    def _info(self, probability: torch.Tensor) -> dict[str, torch.Tensor]:
+        # Dividing by the largest weight is dividing by the smallest probability's.
+        weight = (probability / probability.min()).pow(-self.beta)
+        return {"priority_weight": weight.to(torch.float32)}
+
+    def _set(self, index: np.ndarray, priority: np.ndarray) -> None:
+        raise NotImplementedError
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__.copy()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(alpha={self.alpha}, beta={self.beta:.3f}, eps={self.eps})"
+
+
+class PrioritizedSampler(_Prioritized):
+    """Proportional prioritization.
+
+    Args:
+        capacity: number of slots of the storage.
+        alpha: exponent of the priorities; 0 is uniform.
+        beta_start, beta_end: exponent of the importance weights at the run's start and end.
+        beta_steps: env steps over which beta rises; None keeps `beta` where it is set.
+        eps: added to |TD error|, so that no transition is lost for ever.
+        device: None keeps the priorities in a sum tree on the CPU; a torch device keeps them
+            there, drawn by cumulative sums.
+    """
+
+    def __init__(
+        self,
+        capacity: int,
+        *,
+        alpha: float = 0.6,
+        beta_start: float = 0.4,
+        beta_end: float = 1.0,
+        beta_steps: int | None = None,
+        eps: float = 1e-6,
+        device: torch.device | str | None = None,
+    ) -> None:
+        super().__init__(alpha, beta_start, beta_end, beta_steps, eps)
+        self.device = device
+        self._tree = SumTree(capacity) if device is None else TensorSumTree(capacity, device)
+
+    def _set(self, index: np.ndarray, priority: np.ndarray) -> None:
+        weight = (priority + self.eps) ** self.alpha
+        if isinstance(self._tree, SumTree):
+            self._tree.update(index, weight)
+        else:
+            self._tree.update(*(torch.from_numpy(a).to(self.device) for a in (index, weight)))
+
+    def sample(self, storage: Storage, batch_size: int) -> tuple[torch.Tensor, dict]:
+        """Indices int64 [batch_size] and `priority_weight` float32 [batch_size]."""
+        require_items(storage)
+        u = self._strata(batch_size)
+        if isinstance(self._tree, SumTree):
+            index = torch.from_numpy(self._tree.draw(u.numpy()))
+            leaf = torch.from_numpy(self._tree.leaf(index.numpy()))
+        else:
+            index = self._tree.draw(u.to(self.device))
+            leaf = self._tree.leaf(index)
+        return index, self._info(leaf)
+
+    def _empty(self) -> None:
+        self._tree.load_leaves(np.empty(0))
+        self._largest = 1.0
+
+    def footprint(self) -> dict[str, int]:
+        return {"priorities": self._tree.footprint()}
+
+    def state_dict(self) -> State:
+        return {
+            "leaves": self._tree.leaves(),
+            "max_priority": self._largest,
+            "beta": self.beta,
+        }
+
+    def load_state_dict(self, state_dict: State) -> None:
+        self._tree.load_leaves(np.asarray(state_dict["leaves"]))
+        self._largest = float(state_dict["max_priority"])
+        self.beta = float(state_dict["beta"])
+
+    def check_valid(self) -> None:
+        """The tree is consistent."""
+        self._tree.check_valid()
+
+
+class RankSampler(_Prioritized):
+    """Rank-based prioritization: P(i) ~ (1 / rank(i))^alpha.
+
+    The ranks are the positions in a binary max-heap, sorted anew every `sort_every` updates: as in
+    the paper, an approximation that is exact just after each sort.
+
+    Args:
+        capacity: number of slots of the storage.
+        alpha, beta_start, beta_end, beta_steps: see `PrioritizedSampler`.
+        sort_every: priority updates between two sorts.
+    """
+
+    def __init__(
+        self,
+        capacity: int,
+        *,
+        alpha: float = 0.7,
+        beta_start: float = 0.5,
+        beta_end: float = 1.0,
+        beta_steps: int | None = None,
+        sort_every: int = 10_000,
+    ) -> None:
+        super().__init__(alpha, beta_start, beta_end, beta_steps, 0.0)
+        self.sort_every = sort_every
+        self._heap = RankHeap(capacity)
+        self._cdf = torch.arange(1, capacity + 1, dtype=torch.float64).pow(-alpha).cumsum(0)
+        self._updates = 0
+
+    def _set(self, index: np.ndarray, priority: np.ndarray) -> None:
+        self._heap.update(index, priority)
+        self._updates += len(index)
+        if self._updates >= self.sort_every:
+            self._heap.sort()
+            self._updates = 0
+
+    def sample(self, storage: Storage, batch_size: int) -> tuple[torch.Tensor, dict]:
+        """Indices int64 [batch_size] and `priority_weight` float32 [batch_size]."""
+        require_items(storage)
+        cdf = self._cdf[: self._heap.size]
+        rank = torch.searchsorted(cdf, self._strata(batch_size) * cdf[-1], right=True)
+        rank.clamp_(max=self._heap.size - 1)
+        index = torch.from_numpy(self._heap.item_at(rank.numpy()))
+        probability = (rank + 1).to(torch.float64).pow(-self.alpha)
+        return index, self._info(probability)
+
+    def _empty(self) -> None:
+        self._heap = RankHeap(self._heap.capacity)
+        self._largest, self._updates = 1.0, 0
+
+    def footprint(self) -> dict[str, int]:
+        return {"priorities": self._heap.footprint() + self._cdf.numel() * 8}
+
+    def state_dict(self) -> State:
+        return {
+            **self._heap.state_dict(),
+            "updates": self._updates,
+            "max_priority": self._largest,
+            "beta": self.beta,
+        }
+
+    def load_state_dict(self, state_dict: State) -> None:
+        self._heap.load_state_dict(state_dict)
+        self._updates = int(state_dict["updates"])
+        self._largest = float(state_dict["max_priority"])
+        self.beta = float(state_dict["beta"])
+
+    def check_valid(self) -> None:
+        """The heap is consistent."""
+        self._heap.check_valid()

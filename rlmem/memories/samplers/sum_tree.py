@@ -1,0 +1,185 @@
+"""Sum tree: weighted draws over many items, with weights that change one batch at a time.
+
+A complete binary tree in one float64 array: an inner node holds the sum of its two children, so
+an update rewrites one path to the root and a draw walks one path down. A parent is always the sum
+of its children as they stand (never corrected by a difference), so no rounding error gathers, and
+an item of weight zero is never drawn. Costs 16 bytes an item, capacity rounded up to a power of two.
+
+`SumTree` runs on the CPU (numba). `TensorSumTree` keeps the same interface on any torch device:
+cumsum + searchsorted, O(capacity) a draw, which on a GPU is faster than walking a tree.
+"""
+
+import numpy as np
+import torch
+from numba import njit
+
+
+@njit(cache=True)
+def _update(tree: np.ndarray, base: int, index: np.ndarray, value: np.ndarray) -> None:
+    for i in range(index.shape[0]):
+        node = base + index[i]
+        tree[node] = value[i]
+        node >>= 1
+        while node >= 1:
+            tree[node] = tree[2 * node] + tree[2 * node + 1]
+            node >>= 1
+
+
+@njit(cache=True)
+def _draw(tree: np.ndarray, base: int, u: np.ndarray) -> np.ndarray:
+    out = np.empty(u.shape[0], np.int64)
+    for i in range(u.shape[0]):
+        mass = u[i] * tree[1]
+        node = 1
+        while node < base:
+            node *= 2
+            left = tree[node]
+            # Rounding can leave a mass just past the last weight: never enter an empty subtree.
+            if mass >= left and tree[node + 1] > 0.0:
+                mass -= left
+                node += 1
+        out[i] = node - base
+    return out
+
+
+class SumTree:
+    """Weights of `capacity` items with O(log capacity) updates and draws.
+
+    Args:
+        capacity: number of items; all weights start at 0.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        if capacity < 1:
+            raise ValueError(f"capacity={capacity}: a sum tree needs at least one item")
+        self.capacity = capacity
+        self._base = 1 << (capacity - 1).bit_length()
+        self._tree = np.zeros(2 * self._base, np.float64)
+
+    @property
+    def total(self) -> float:
+        """Sum of all weights."""
+        return float(self._tree[1])
+
+    def update(self, index: np.ndarray, value: np.ndarray) -> None:
+        """Set weights; of an index given twice, the last value stands.
+
+        Args:
+            index: int64 [n], each in [0, capacity).
+            value: float64 [n], finite and >= 0.
+        """
+        _update(self._tree, self._base, index, value)
+
+    def draw(self, u: np.ndarray) -> np.ndarray:
+        """Items at the fractions `u` of the total weight.
+
+        Args:
+            u: float64 [n] in [0, 1).
+
+        Returns:
+            int64 [n], item i such that prefix(i) <= u * total < prefix(i + 1).
+
+        Raises:
+            ValueError: if all weights are zero.
+        """
+        if not self._tree[1] > 0.0:
+            raise ValueError("no item has a positive weight: nothing can be drawn")
+        return _draw(self._tree, self._base, u)
+
+    def leaf(self, index: np.ndarray) -> np.ndarray:
+        """Weights of the items `index` (int64 [n]) as float64 [n]."""
+        return self._tree[self._base + index]
+
+    def grow(self, capacity: int) -> None:
+        """Make room for `capacity` items; the present weights stay."""
+        if capacity <= self.capacity:
+            return
+        leaves = self._tree[self._base : self._base + self.capacity].copy()
+        self.__init__(capacity)
+        self.load_leaves(leaves)
+
+    def leaves(self) -> np.ndarray:
+        """All weights, float64 [capacity], a view."""
+        return self._tree[self._base : self._base + self.capacity]
+
+    def load_leaves(self, leaves: np.ndarray) -> None:
+        """Set the first weights (float64 [n]), the rest to 0, and sum them up again."""
+        self._tree[:] = 0.0
+        self._tree[self._base : self._base + len(leaves)] = leaves
+        level = self._base
+        while level > 1:
+            pairs = self._tree[level : 2 * level].reshape(-1, 2)
+            self._tree[level // 2 : level] = pairs[:, 0] + pairs[:, 1]
+            level //= 2
+
+    def footprint(self) -> int:
+        """Bytes held."""
+        return self._tree.nbytes
+
+    def check_valid(self) -> None:
+        """Each inner node is the sum of its children, and no weight is negative."""
+        inner = self._tree[2:].reshape(-1, 2).sum(1)
+        assert np.array_equal(inner, self._tree[1 : self._base]), "a node is not its children's sum"
+        assert (self.leaves() >= 0).all(), "a weight is negative"
+        assert not self._tree[self._base + self.capacity :].any(), "weight past the capacity"
+
+
+class TensorSumTree:
+    """The interface of `SumTree` on a torch device, by cumulative sums.
+
+    Args:
+        capacity: number of items.
+        device: where the weights live; indices and values come and go as tensors on it.
+    """
+
+    def __init__(self, capacity: int, device: torch.device | str) -> None:
+        self.capacity = capacity
+        self._weights = torch.zeros(capacity, dtype=torch.float64, device=device)
+
+    @property
+    def total(self) -> float:
+        """Sum of all weights."""
+        return float(self._weights.sum())
+
+    def update(self, index: torch.Tensor, value: torch.Tensor) -> None:
+        """As `SumTree.update`, with int64 [n] and float64 [n] tensors."""
+        # index_put with repeated indices has no order on a GPU: keep each index's last value.
+        order = torch.full_like(self._weights, -1, dtype=torch.int64)
+        positions = torch.arange(len(index), device=index.device)
+        order.scatter_reduce_(0, index, positions, "amax")
+        touched = order >= 0
+        self._weights[touched] = value.to(torch.float64)[order[touched]]
+
+    def draw(self, u: torch.Tensor) -> torch.Tensor:
+        """As `SumTree.draw`, float64 [n] -> int64 [n].
+
+        Raises:
+            ValueError: if all weights are zero.
+        """
+        prefix = self._weights.cumsum(0)
+        if not float(prefix[-1]) > 0.0:
+            raise ValueError("no item has a positive weight: nothing can be drawn")
+        index = torch.searchsorted(prefix, u * prefix[-1], right=True)
+        last = torch.searchsorted(prefix, prefix[-1])  # the last item of positive weight
+        return torch.minimum(index, last)
+
+    def leaf(self, index: torch.Tensor) -> torch.Tensor:
+        """Weights of the items `index` (int64 [n]) as float64 [n]."""
+        return self._weights[index]
+
+    def leaves(self) -> np.ndarray:
+        """All weights, float64 [capacity], copied to the CPU."""
+        return self._weights.cpu().numpy()
+
+    def load_leaves(self, leaves: np.ndarray) -> None:
+        """Set the first weights (float64 [n]), the rest to 0."""
+        self._weights.zero_()
+        self._weights[: len(leaves)] = torch.from_numpy(np.array(leaves))
+
+    def footprint(self) -> int:
+        """Bytes held."""
+        return self._weights.numel() * 8
+
+    def check_valid(self) -> None:
+        """No weight is negative."""
+        assert bool((self._weights >= 0).all()), "a weight is negative"

@@ -1,0 +1,102 @@
+"""Uniform, combined (CER) and latest draws: the samplers that keep no priorities."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torchrl.data.replay_buffers.storages import Storage
+
+from rlmem.memories.samplers.base import ReplaySampler, as_index, require_items
+from rlmem.memories.serialize import State
+
+
+class UniformSampler(ReplaySampler):
+    """Each stored transition with the same probability, with replacement (Lin 1992)."""
+
+    def sample(self, storage: Storage, batch_size: int) -> tuple[torch.Tensor, dict]:
+        """Indices int64 [batch_size]; no further information."""
+        size = require_items(storage)
+        return torch.randint(size, (batch_size,), generator=self._rng), {}
+
+
+class CombinedSampler(UniformSampler):
+    """Combined experience replay: the newest transition and batch_size - 1 uniform ones.
+
+    Zhang & Sutton 2017, "A Deeper Look at Experience Replay". The newest stands last.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._newest = -1
+
+    def extend(self, index: Any) -> None:
+        """Remember the newest of the written slots."""
+        self._newest = int(as_index(index)[-1])
+
+    add = extend
+
+    def sample(self, storage: Storage, batch_size: int) -> tuple[torch.Tensor, dict]:
+        """Indices int64 [batch_size]; the last is the newest transition's."""
+        index, info = super().sample(storage, batch_size)
+        if self._newest >= 0:
+            index[-1] = self._newest
+        return index, info
+
+    def _empty(self) -> None:
+        self._newest = -1
+
+    def state_dict(self) -> State:
+        return {"newest": self._newest}
+
+    def load_state_dict(self, state_dict: State) -> None:
+        self._newest = int(state_dict["newest"])
+
+
+class LatestSampler(ReplaySampler):
+    """The newest transitions in the order in which they came: no replay.
+
+    Args:
+        history: how many of the newest are remembered, at least the batch size [transitions].
+    """
+
+    def __init__(self, history: int) -> None:
+        super().__init__()
+        self.history = history
+        self._recent = np.empty(0, np.int64)
+
+    def extend(self, index: Any) -> None:
+        """Remember the written slots, oldest first."""
+        self._recent = np.concatenate([self._recent, as_index(index)])[-self.history :]
+
+    add = extend
+
+    def can_sample(self, storage: Storage, batch_size: int) -> bool:
+        """Whether batch_size transitions have come."""
+        return len(self._recent) >= batch_size
+
+    def sample(self, storage: Storage, batch_size: int) -> tuple[torch.Tensor, dict]:
+        """Indices int64 [batch_size], oldest first.
+
+        Raises:
+            RuntimeError: fewer than batch_size transitions have come.
+        """
+        if len(self._recent) < batch_size:
+            raise RuntimeError(
+                f"{len(self._recent)} transitions have come, {batch_size} are asked for"
+            )
+        return torch.from_numpy(self._recent[-batch_size:].copy()), {}
+
+    def _empty(self) -> None:
+        self._recent = np.empty(0, np.int64)
+
+    def footprint(self) -> dict[str, int]:
+        return {"sampler_history": self._recent.nbytes}
+
+    def projected_footprint(self) -> dict[str, int]:
+        return {"sampler_history": 8 * self.history}
+
+    def state_dict(self) -> State:
+        return {"recent": self._recent}
+
+    def load_state_dict(self, state_dict: State) -> None:
+        self._recent = np.array(state_dict["recent"])

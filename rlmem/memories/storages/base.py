@@ -1,0 +1,155 @@
+"""What every storage of rlmem shares, and how blocks of transitions are read.
+
+A block is a TensorDict or a nested dict with TorchRL's keys (`observation`, `action`, `("next", ...)`)
+and, when several environments write, `env_id` [N]. Observations are single frames, oldest first.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from tensordict import TensorDict
+from torchrl.data.replay_buffers.storages import Storage
+
+from rlmem.memories.serialize import State, load_state, save_state
+
+
+@dataclass
+class Block:
+    """N transitions as numpy arrays; the rows of one environment are in the order of time."""
+
+    observation: np.ndarray  # [N, *frame_shape]
+    action: np.ndarray  # [N, *action_shape]
+    next_observation: np.ndarray  # [N, *frame_shape]
+    reward: np.ndarray  # float32 [N]
+    terminated: np.ndarray  # bool [N]
+    truncated: np.ndarray  # bool [N]
+    env_id: np.ndarray  # int64 [N]
+
+    def __len__(self) -> int:
+        return len(self.reward)
+
+
+def _array(value: Any) -> np.ndarray:
+    return value.detach().cpu().numpy() if isinstance(value, torch.Tensor) else np.asarray(value)
+
+
+def as_block(data: Any, frame_shape: tuple[int, ...], dtype: np.dtype, num_envs: int) -> Block:
+    """Read a block, checking its shapes once.
+
+    Args:
+        data: TensorDict or nested dict; a single transition (no batch dimension) is a block of one.
+        frame_shape, dtype: what one observation must be.
+        num_envs: how many environments may write.
+
+    Raises:
+        ValueError: an observation of another shape or dtype, or an env_id out of range.
+    """
+    following = data["next"]
+    observation = _array(data["observation"])
+    if observation.shape == frame_shape:
+        observation = observation[None]
+    n = len(observation)
+    if observation.shape[1:] != frame_shape or observation.dtype != dtype:
+        raise ValueError(
+            f"observation {observation.dtype} {observation.shape[1:]} was given, but this storage "
+            f"holds {np.dtype(dtype)} {frame_shape}: one frame a transition, not a stack"
+        )
+    truncated = following.get("truncated", None)
+    if "env_id" in data.keys():
+        env_id = _array(data["env_id"]).reshape(n).astype(np.int64, copy=False)
+        if n and not (env_id.min() >= 0 and env_id.max() < num_envs):
+            raise ValueError(f"env_id must lie in [0, {num_envs}): num_envs={num_envs}")
+    else:
+        env_id = np.zeros(n, np.int64)
+    return Block(
+        observation=observation,
+        action=_array(data["action"]).reshape(n, *np.shape(data["action"])[1:]),
+        next_observation=_array(following["observation"]).reshape(n, *frame_shape),
+        reward=_array(following["reward"]).reshape(n).astype(np.float32, copy=False),
+        terminated=_array(following["terminated"]).reshape(n).astype(np.bool_, copy=False),
+        truncated=(
+            np.zeros(n, np.bool_)
+            if truncated is None
+            else _array(truncated).reshape(n).astype(np.bool_, copy=False)
+        ),
+        env_id=env_id,
+    )
+
+
+def make_sample(
+    shape: tuple[int, ...],
+    observation: torch.Tensor,
+    action: torch.Tensor,
+    next_observation: torch.Tensor,
+    reward: np.ndarray,
+    terminated: np.ndarray,
+    truncated: np.ndarray,
+    steps: np.ndarray,
+) -> TensorDict:
+    """Assemble a sample with TorchRL's keys.
+
+    Args:
+        shape: batch shape, (B,) or (U, B); the observations have it already.
+        action, reward, terminated, truncated, steps: one row a transition, flat.
+    """
+
+    def column(values: np.ndarray) -> torch.Tensor:
+        return torch.from_numpy(values.reshape(*shape, 1))
+
+    return TensorDict(
+        {
+            "observation": observation,
+            "action": action.view(*shape, *action.shape[1:]),
+            "steps_to_next": column(steps),
+            "next": {
+                "observation": next_observation,
+                "reward": column(reward),
+                "terminated": column(terminated),
+                "truncated": column(truncated),
+                "done": column(terminated | truncated),
+            },
+        },
+        batch_size=shape,
+    )
+
+
+class ReplayStorage(Storage):
+    """Base of the storages: counting bytes, saving without pickle."""
+
+    unit = "transitions"  # what the capacity counts
+
+    def footprint(self) -> dict[str, int]:
+        """Component -> bytes held now (pages of lazily touched arrays count once written)."""
+        raise NotImplementedError
+
+    def projected_footprint(self) -> dict[str, int]:
+        """Component -> bytes held when full."""
+        raise NotImplementedError
+
+    @property
+    def entries(self) -> int:
+        """Stored items in the storage's own unit (transitions; nodes of a map)."""
+        return len(self)
+
+    @property
+    def transitions_represented(self) -> int:
+        """Transitions that a sample can stand for (of a map: the counts of its edges)."""
+        return len(self)
+
+    def check_valid(self) -> None:
+        """Assert the invariants."""
+
+    def dumps(self, path: Any) -> None:
+        """Save into a folder (TorchRL's interface)."""
+        save_state(Path(path), self.state_dict())
+
+    def loads(self, path: Any) -> None:
+        """Load from a folder (TorchRL's interface)."""
+        self.load_state_dict(load_state(Path(path)))
+
+    def state_dict(self) -> State:
+        """Flat state: name -> array (a view of the used part) or JSON value."""
+        raise NotImplementedError

@@ -1,0 +1,390 @@
+"""GWR-R: insert each observation as a node of a map or merge it into the nearest one.
+
+Grow-when-required network (Marsland, Shapiro, Nehmzow 2002) with gamma contexts, as a replay
+memory (Hafez, Immisch, Weber, Wermter 2023, arXiv 2305.02054). For an observation x with
+best-matching unit b and second-best s: the link (b, s) gets age 0; the activity is
+a = exp(-D(x, b)), with D = alpha_0 ||x - w|| / scale + sum_k alpha_k ||C_k - c_k|| and
+alpha_k = exp(-k) / sum_j exp(-j). If a < activation_threshold and h_b <= habituation_threshold, a
+node at x with h = 1 comes between b and s; else b moves by eps_b h_b and its neighbours by
+eps_n h_n, and they habituate by h += tau kappa (1 - h) - tau. Links at b age by 1; those past
+max_age go, and nodes left without any. A temporal edge joins the node of each observation to the
+next one's, never across an episode's end.
+
+An observation is embedded once (28,224 float32 multiply-adds a dimension for an Atari stack) and
+compared with every node. What differs from the paper:
+- Links really age and nodes are pruned (in the released code ages never pass 0).
+- Terminations are kept per edge, and no edge joins two episodes.
+- The distance may be scaled and measured in a projected space; without that the thresholds mean
+  nothing on pixels.
+- The contexts go on from the node that the observation became: b, or the inserted one.
+- A uint8 prototype is rounded at random so that its expectation is the exact moving average.
+- A full map inserts no more: each observation is merged into its best-matching unit.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torchrl.data.replay_buffers.storages import Storage
+from torchrl.data.replay_buffers.writers import Writer
+
+from rlmem.errors import UserError
+from rlmem.memories.embedding import Embedding
+from rlmem.memories.serialize import State, load_state, save_state
+from rlmem.memories.storages.base import Block, as_block
+from rlmem.memories.storages.map import MapStorage
+from rlmem.memories.storages.map_kernels import walk
+from rlmem.memories.writers.gwr_streams import (
+    EVENT,
+    PENDING,
+    StreamArrays,
+    empty_streams,
+    plan_events,
+    push_frames,
+)
+
+_CHUNK = 32  # observations embedded at once: 32 Atari stacks are 3.6 MB of float32
+_SCALE_PAIRS = 10_000
+
+
+class Rule(NamedTuple):
+    """The constants of GWR-R as the kernels take them."""
+
+    activation_threshold: float
+    habituation_threshold: float
+    eps_b: float
+    eps_n: float
+    tau_b: float
+    tau_n: float
+    kappa: float
+    max_age: int
+    context_beta: float
+    phi: float
+    n_step: int
+    gamma: float
+    seed: int
+    alphas: np.ndarray  # float64 [K + 1], weights of the observation and of the contexts
+
+
+class GWRWriter(Writer):
+    """Writes blocks of transitions into a `MapStorage` by GWR-R.
+
+    Args:
+        activation_threshold: a_T in (0, 1]; higher makes more nodes.
+        habituation_threshold: h_T in (0, 1]; 1 is "activity test only".
+        stack: frames an observation is made of.
+        num_envs: environments that write; `env_id` is 0 .. num_envs - 1.
+        embedding: the space in which distances are measured.
+        eps_b, eps_n: learning rates of the best-matching unit and its neighbours.
+        tau_b, tau_n, kappa: how fast the two habituate, and how far: to 1 - 1 / kappa.
+        max_age: links older than this go [steps of one of their nodes].
+        context_beta: how far the contexts look back, in [0, 1].
+        phi: share of the newest reward in an edge's reward, in [0, 1].
+        metric_scale: distances are divided by it. "auto": for images the median distance of random
+            pairs among the first `scale_samples` observations, then frozen; 1 for vectors. Until it
+            is known, the observations are kept as they are and their rows get the index -1.
+        scale_samples: observations that "auto" looks at.
+        n_step: an edge leads this many steps on, with the discounted sum of the rewards; fewer at
+            an episode's end. A row gets the index -1 until its edge is made.
+        gamma: discount of the n-step sum.
+        seed: of the rounding of prototypes and of the pairs behind the scale.
+
+    Raises:
+        UserError: a value is out of its range.
+    """
+
+    def __init__(
+        self,
+        activation_threshold: float,
+        habituation_threshold: float,
+        *,
+        stack: int,
+        num_envs: int,
+        embedding: Embedding,
+        eps_b: float = 0.1,
+        eps_n: float = 0.001,
+        tau_b: float = 0.3,
+        tau_n: float = 0.1,
+        kappa: float = 1.05,
+        max_age: int = 10,
+        context_beta: float = 0.7,
+        phi: float = 0.7,
+        metric_scale: float | str = "auto",
+        scale_samples: int = 1000,
+        n_step: int = 1,
+        gamma: float = 0.99,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        _check_ranges(locals())
+        self.embedding = embedding
+        self.stack, self.num_envs = stack, num_envs
+        self.metric_scale, self.scale_samples, self.seed = metric_scale, scale_samples, seed
+        self.scale: float | None = None
+        self._rule = Rule(
+            float(activation_threshold),
+            float(habituation_threshold),
+            *(float(v) for v in (eps_b, eps_n, tau_b, tau_n, kappa)),
+            int(max_age),
+            float(context_beta),
+            float(phi),
+            int(n_step),
+            float(gamma),
+            int(seed) & 0xFFFFFFFF,
+            np.ones(1),
+        )
+
+    def register_storage(self, storage: Storage) -> None:
+        """Take the storage to write to; its `contexts` is the number K of contexts.
+
+        Raises:
+            UserError: the storage is no `MapStorage`, or its shapes do not fit.
+        """
+        if not isinstance(storage, MapStorage):
+            raise UserError(f"memory.storage={type(storage).__name__}: GWR writes a MapStorage")
+        if self.embedding.dims != storage.embedding_dims:
+            raise UserError(
+                f"the embedding has {self.embedding.dims} dims, the map {storage.embedding_dims}"
+            )
+        leading, *rest = storage.observation_shape
+        if leading % self.stack:
+            raise UserError(f"env.stack={self.stack} does not divide {storage.observation_shape}")
+        super().register_storage(storage)
+        self._frame_shape = (leading // self.stack, *rest)
+        alphas = np.exp(-np.arange(storage.contexts + 1.0))
+        self._rule = self._rule._replace(alphas=alphas / alphas.sum())
+        size = storage.arrays.prototypes.shape[1]
+        self._stacks = np.zeros((self.num_envs, size), storage.dtype)
+        self._fresh = np.ones(self.num_envs, np.bool_)
+        self._streams = self._empty_streams()
+        if self.metric_scale != "auto":
+            self.scale = float(self.metric_scale)
+        elif len(storage.observation_shape) == 1:
+            self.scale = 1.0
+        self._make_warmup(0 if self.scale is not None else self.scale_samples)
+
+    def _empty_streams(self) -> StreamArrays:
+        storage = self._storage
+        return empty_streams(
+            self.num_envs, storage.contexts, storage.embedding_dims, self._rule.n_step
+        )
+
+    def _make_warmup(self, size: int) -> None:
+        frame = self._stacks.shape[1] // self.stack
+        self._warm_events = np.empty(size, EVENT)
+        self._warm_frames = np.empty((size, frame), self._storage.dtype)
+        self._warm = 0
+
+    def extend(self, data: Any) -> torch.Tensor:
+        """Present a block of transitions; one temporal edge a row.
+
+        Args:
+            data: a block (see `rlmem.memories.storages.base`) of single frames.
+
+        Returns:
+            int64 [N], the edge of each row; -1 where there is none (yet): the scale or later steps
+            are still waited for, or a node of the edge was pruned.
+
+        Raises:
+            ValueError: a shape, dtype, action or env_id does not fit.
+        """
+        block = self._read(data)
+        rows = block.env_id, block.action, block.reward, block.terminated, block.truncated
+        events = np.zeros(2 * len(block), EVENT)
+        events = events[: plan_events(*rows, self._fresh, events)]
+        first, following = (
+            np.ascontiguousarray(frames).reshape(len(block), -1)
+            for frames in (block.observation, block.next_observation)
+        )
+        index = np.full(len(block), -1, np.int64)
+        if self.scale is None:
+            events = self._warm_up(events, first, following)
+        if len(events):
+            self._process(events, first, following, index)
+            index[~self._storage.contains(index)] = -1
+        return torch.from_numpy(index)
+
+    def add(self, data: Any) -> int:
+        """Present one transition, without a batch dimension; returns its edge or -1."""
+        return int(self.extend(data)[0])
+
+    def _read(self, data: Any) -> Block:
+        storage = self._storage
+        block = as_block(data, self._frame_shape, storage.dtype, self.num_envs)
+        action = block.action
+        if len(block) and not 0 <= action.min() <= action.max() < storage.num_actions:
+            raise UserError(
+                f"actions {action.min()} .. {action.max()}: the map has num_actions="
+                f"{storage.num_actions}"
+            )
+        return block
+
+    def _process(
+        self, events: np.ndarray, first: np.ndarray, following: np.ndarray, index: np.ndarray
+    ) -> None:
+        storage, streams = self._storage, self._streams
+        for start in range(0, len(events), _CHUNK):
+            chunk = events[start : start + _CHUNK]
+            stacks = np.empty((len(chunk), self._stacks.shape[1]), storage.dtype)
+            push_frames(chunk, first, following, self._stacks, stacks)
+            embedded = self._embed(stacks)
+            embedded /= np.float32(self.scale)
+            storage.reserve(2 * len(chunk), len(chunk) + int(streams.waiting.sum()))
+            walk(storage.arrays, streams, self._rule, chunk, stacks, embedded, index)
+        streams.pending["row"] = -1  # rows of later blocks have other numbers
+
+    def _embed(self, stacks: np.ndarray) -> np.ndarray:
+        return self.embedding.embed(stacks.reshape(-1, *self._storage.observation_shape))
+
+    def _warm_up(self, events: np.ndarray, first: np.ndarray, following: np.ndarray) -> np.ndarray:
+        """Keep observations until the scale can be measured; returns the events not taken up."""
+        taken = events[: self.scale_samples - self._warm]
+        for event in taken:
+            frame = (first if event["start"] else following)[event["row"]]
+            self._warm_frames[self._warm] = frame
+            self._warm_events[self._warm] = event
+            self._warm_events["row"][self._warm] = self._warm
+            self._warm += 1
+        if self._warm == self.scale_samples:
+            kept, frames = self._warm_events, self._warm_frames
+            self.scale = self._measure_scale(kept, frames)
+            self._make_warmup(0)
+            self._process(kept, frames, frames, np.empty(len(kept), np.int64))
+        return events[len(taken) :]
+
+    def _measure_scale(self, events: np.ndarray, frames: np.ndarray) -> float:
+        stacks, embedded = np.zeros_like(self._stacks), []
+        for start in range(0, len(events), _CHUNK):
+            chunk = events[start : start + _CHUNK]
+            out = np.empty((len(chunk), stacks.shape[1]), stacks.dtype)
+            push_frames(chunk, frames, frames, stacks, out)
+            embedded.append(self._embed(out))
+        rows, rng = np.concatenate(embedded), np.random.default_rng(self.seed)
+        i = rng.integers(len(rows), size=_SCALE_PAIRS)
+        j = (i + rng.integers(1, len(rows), size=_SCALE_PAIRS)) % len(rows)
+        distances = np.linalg.norm(rows[i] - rows[j], axis=1)
+        scale = float(np.median(distances))
+        if not scale > 0.0:
+            raise UserError(
+                f"memory.metric.scale=auto: most of the first {len(rows)} observations are equal; "
+                "give a number"
+            )
+        return scale
+
+    def _empty(self, empty_write_count: bool = True) -> None:
+        # A measured scale belongs to the environment, not to the entries: it stays.
+        self._stacks[:] = 0
+        self._fresh[:] = True
+        moves = self._streams.moves
+        self._streams = self._empty_streams()._replace(moves=moves)
+        self._warm = 0
+
+    def footprint(self) -> dict[str, int]:
+        """Component -> bytes held; observations kept until the scale is known are in env_state."""
+        kept = self._warm * (self._warm_frames.strides[0] + EVENT.itemsize)
+        return {"projection": self.embedding.footprint(), "env_state": self._env_bytes() + kept}
+
+    def projected_footprint(self) -> dict[str, int]:
+        """Component -> bytes held once the scale is known."""
+        return {"projection": self.embedding.footprint(), "env_state": self._env_bytes()}
+
+    def _env_bytes(self) -> int:
+        return sum(a.nbytes for a in (self._stacks, self._fresh, *self._streams))
+
+    def state_dict(self) -> State:
+        """Scale, episodes under way, observations kept for the scale, and the embedding's seed."""
+        streams = self._streams._asdict()
+        pending = streams.pop("pending")
+        state: State = {"scale": self.scale, "warm": self._warm}
+        state |= {"stacks": self._stacks, "fresh": self._fresh}
+        state |= {f"streams.{name}": array for name, array in streams.items()}
+        state |= {f"pending.{field}": pending[field] for field in PENDING.names}
+        state |= {f"embedding.{k}": v for k, v in self.embedding.state_dict().items()}
+        events = self._warm_events[: self._warm]
+        state |= {f"warm_events.{field}": events[field] for field in EVENT.names}
+        state["warm_frames"] = self._warm_frames[: self._warm]
+        return state
+
+    def load_state_dict(self, state_dict: State) -> None:
+        """Take over a state.
+
+        Raises:
+            UserError: it was written with another stack, number of envs, contexts or n-step.
+        """
+        streams = self._streams._asdict()
+        pending = streams.pop("pending")
+        arrays = {f"streams.{name}": array for name, array in streams.items()}
+        arrays |= {f"pending.{field}": pending[field] for field in PENDING.names}
+        arrays |= {"stacks": self._stacks, "fresh": self._fresh}
+        for name, array in arrays.items():
+            if state_dict[name].shape != array.shape:
+                raise UserError(
+                    f"the saved writer's {name} is {state_dict[name].shape}, this one's "
+                    f"{array.shape}: give the env.num_envs, contexts and n_step it had"
+                )
+        for name, array in arrays.items():
+            array[:] = state_dict[name]
+        prefix = "embedding."
+        self.embedding.load_state_dict(
+            {k.removeprefix(prefix): v for k, v in state_dict.items() if k.startswith(prefix)}
+        )
+        scale = state_dict["scale"]
+        self.scale = None if scale is None else float(scale)
+        self._make_warmup(0 if self.scale is not None else self.scale_samples)
+        self._warm = int(state_dict["warm"])
+        self._warm_frames[: self._warm] = state_dict["warm_frames"]
+        for field in EVENT.names:
+            self._warm_events[field][: self._warm] = state_dict[f"warm_events.{field}"]
+
+    def dumps(self, path: Any) -> None:
+        """Save into a folder (TorchRL's interface)."""
+        save_state(Path(path), self.state_dict())
+
+    def loads(self, path: Any) -> None:
+        """Load from a folder (TorchRL's interface)."""
+        self.load_state_dict(load_state(Path(path)))
+
+    def check_valid(self) -> None:
+        """The streams point at live nodes only, and episodes that ended left nothing behind."""
+        streams = self._streams
+        assert (streams.waiting < self._rule.n_step).all(), "an edge is overdue"
+        waiting = np.arange(self._rule.n_step) < streams.waiting[:, None]
+        nodes = np.concatenate([streams.last, streams.pending["node"][waiting]])
+        live = np.isin(nodes[nodes >= 0], self._storage.live_nodes())
+        assert live.all(), "a stream points at a removed node"
+        if self.scale is not None:
+            ended = self._fresh
+            assert (streams.last[ended] == -1).all(), "an ended episode has a last node"
+            assert (streams.waiting[ended] == 0).all(), "an ended episode waits for edges"
+            assert not self._stacks[ended].any(), "an ended episode's stack is not empty"
+            contexts = streams.contexts.reshape(self.num_envs, -1)
+            assert not contexts[ended].any(), "an ended episode's contexts are not empty"
+        else:
+            assert self._warm < self.scale_samples, "the scale is overdue"
+
+
+def _check_ranges(values: Mapping[str, Any]) -> None:
+    """Refuse constants with which GWR-R is not defined."""
+    for name in ("activation_threshold", "habituation_threshold"):
+        if not 0.0 < values[name] <= 1.0:
+            key = f"threshold.{name.removesuffix('_threshold')}"
+            raise UserError(f"{key}={values[name]}: give a number above 0 and up to 1")
+    for name in ("eps_b", "eps_n", "context_beta", "phi", "gamma"):
+        if not 0.0 <= values[name] <= 1.0:
+            raise UserError(f"memory.{name}={values[name]}: give a number from 0 to 1")
+    for name in ("tau_b", "tau_n"):
+        if not 0.0 < values[name] * values["kappa"] <= 1.0 or values["kappa"] <= 1.0:
+            raise UserError(
+                f"memory.{name}={values[name]}, memory.kappa={values['kappa']}: habituation falls "
+                "to 1 - 1 / kappa for kappa above 1 and tau * kappa above 0 and up to 1"
+            )
+    for name, most in (("max_age", None), ("stack", None), ("num_envs", None), ("n_step", 255)):
+        if values[name] < 1 or (most and values[name] > most):
+            raise UserError(f"memory.{name}={values[name]}: give 1 to {most or 'any number'}")
+    if values["scale_samples"] < 2:
+        raise UserError(f"memory.scale_samples={values['scale_samples']}: give at least 2")
+    scale = values["metric_scale"]
+    if scale != "auto" and (isinstance(scale, str) or not scale > 0.0):
+        raise UserError(f"memory.metric.scale={scale}: give auto or a number above 0")

@@ -1,0 +1,92 @@
+"""From blocks of transitions to the stream of observations that the GWR map is shown.
+
+Each observation of an episode comes once: its first one, then each row's next one (which is the
+next row's observation). Frame stacks are put together here, zero frames before an episode's first.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+_I4, _U1 = np.int32, np.uint8
+EVENT = np.dtype(
+    [
+        *(("env", _I4), ("row", _I4), ("action", _I4), ("reward", np.float32)),
+        *(("start", _U1), ("terminated", _U1), ("truncated", _U1), ("unused", _U1)),
+    ]
+)
+PENDING = np.dtype(
+    [("partial", np.float64), ("node", _I4), ("action", _I4), ("row", _I4), ("steps", _I4)]
+)
+
+
+class StreamArrays(NamedTuple):
+    """Where each environment stands in the map."""
+
+    last: np.ndarray  # int32 [E], the node of the last observation, -1 if none
+    contexts: np.ndarray  # float32 [E * K, d], the global contexts
+    pending: np.ndarray  # PENDING [E, n_step], edges that wait for their target, oldest first
+    waiting: np.ndarray  # int32 [E], how many of them
+    moves: np.ndarray  # int64 [1], prototypes moved so far: the counter of the rounding's hash
+
+
+def empty_streams(num_envs: int, contexts: int, dims: int, n_step: int) -> StreamArrays:
+    """Streams that stand before their first observation."""
+    return StreamArrays(
+        last=np.full(num_envs, -1, np.int32),
+        contexts=np.zeros((num_envs * contexts, dims), np.float32),
+        pending=np.zeros((num_envs, n_step), PENDING),
+        waiting=np.zeros(num_envs, np.int32),
+        moves=np.zeros(1, np.int64),
+    )
+
+
+@njit(cache=True)
+def plan_events(env, action, reward, terminated, truncated, fresh, events):
+    """List a block's observations: the first of each episode and each row's next one.
+
+    Args:
+        env, action, reward, terminated, truncated: the block's columns [N].
+        fresh: bool [E], whether the env's next row begins an episode; changed in place.
+        events: EVENT [2 N].
+
+    Returns:
+        How many events are set.
+    """
+    n = 0
+    for row in range(env.shape[0]):
+        for start in (1, 0):
+            if start and not fresh[env[row]]:
+                continue
+            e = events[n]
+            e.env, e.row, e.start = env[row], row, start
+            e.action, e.reward = action[row], reward[row]
+            e.terminated = 0 if start else terminated[row]
+            e.truncated = 0 if start else truncated[row]
+            n += 1
+        fresh[env[row]] = terminated[row] or truncated[row]
+    return n
+
+
+@njit(cache=True)
+def push_frames(events, first, following, stacks, out):
+    """Push each event's frame into its env's stack and copy the stack out.
+
+    Args:
+        events: EVENT [M].
+        first, following: frames [N, F] at the start and at the end of each row.
+        stacks: [E, P], newest frame last, changed in place; zero between two episodes.
+        out: [M, P].
+    """
+    size = first.shape[1]
+    kept = stacks.shape[1] - size
+    for i in range(events.shape[0]):
+        e = events[i]
+        stack = stacks[e.env]
+        for j in range(kept):
+            stack[j] = stack[j + size]
+        stack[kept:] = first[e.row] if e.start else following[e.row]
+        out[i] = stack
+        if e.terminated or e.truncated:
+            stack[:] = 0

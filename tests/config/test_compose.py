@@ -1,0 +1,151 @@
+"""Every choice of every group composes, resolves and passes the checks, fully typed."""
+
+import re
+import subprocess
+import sys
+from itertools import product
+
+import pytest
+import yaml
+from omegaconf import DictConfig, OmegaConf
+
+from rlmem.config import CONF_DIR, check, check_evaluate, compose
+from rlmem.config.schema import RecommendedConfig, ThresholdConfig
+
+MEMORIES = ("none", "uniform", "cer", "per", "per_rank", "gwr")
+NEEDED = {"atari": "env.game=seaquest", "gym": "env.id=CartPole-v1", "minatar": "env.game=breakout"}
+STUDY = set(product((0.68, 0.7, 0.83, 0.9), (0.45, 0.65, 0.8, 0.85)))
+
+
+def options(group: str) -> list[str]:
+    return sorted(file.stem for file in (CONF_DIR / group).glob("*.yaml"))
+
+
+def resolved(*overrides: str) -> DictConfig:
+    cfg = compose("train", overrides)
+    check(cfg)
+    values = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
+    return OmegaConf.create(values)
+
+
+@pytest.mark.parametrize("env", options("env"))
+def test_every_env_composes_with_what_is_recommended_for_it(env: str) -> None:
+    needed = [NEEDED[env]] if env in NEEDED else []
+    cfg = resolved(f"env={env}", "memory=gwr", *needed)
+    if env not in NEEDED:
+        assert cfg.env.name == env
+    assert cfg.agent.lr == cfg.env.recommended.lr
+    assert cfg.trainer.max_env_steps == cfg.env.recommended.max_env_steps
+    assert isinstance(cfg.agent.network.hidden[0], int)
+    assert set(cfg.env.recommended) == set(RecommendedConfig.__dataclass_fields__)
+
+
+@pytest.mark.parametrize("memory", MEMORIES)
+def test_every_memory_composes_with_its_own_capacity(memory: str) -> None:
+    cfg = resolved(f"memory={memory}", "env=pong")
+    assert cfg.memory.name == memory
+    batch_or_ring = cfg.agent.batch_size if memory == "none" else cfg.env.recommended.capacity
+    assert cfg.memory.capacity == batch_or_ring
+
+
+def test_no_memory_is_left_out() -> None:
+    assert options("memory") == sorted(MEMORIES)
+
+
+@pytest.mark.parametrize("sampler", ["uniform", "prioritized", "rank", "combined", "latest"])
+def test_the_sampler_is_chosen_apart(sampler: str) -> None:
+    cfg = resolved("memory=per", "memory/storage=frames", f"memory/sampler={sampler}")
+    assert (cfg.memory.storage.kind, cfg.memory.sampler.kind) == ("frames", sampler)
+
+
+def test_the_thresholds_hold_the_studys_sixteen_pairs() -> None:
+    pairs = {}
+    assert resolved("memory=gwr", "threshold=rr_083_065").threshold == {
+        "activation": 0.83,
+        "habituation": 0.65,
+    }
+    for name in options("threshold"):
+        file = OmegaConf.load(CONF_DIR / "threshold" / f"{name}.yaml")
+        threshold = OmegaConf.merge(ThresholdConfig, file)
+        pairs[name] = (threshold.activation, threshold.habituation)
+    assert pairs.pop("paper") == (0.95, 0.8)
+    assert set(pairs.values()) == STUDY
+    for name, (activation, habituation) in pairs.items():
+        assert name == f"rr_{round(activation * 100):03d}_{round(habituation * 100):03d}"
+
+
+def test_the_road_runner_study_is_the_published_setting() -> None:
+    cfg = resolved("experiment=road_runner_study")
+    assert (cfg.env.name, cfg.env.protocol.name, cfg.memory.name) == (
+        "road_runner",
+        "noframeskip",
+        "gwr",
+    )
+    assert (cfg.trainer.max_env_steps, cfg.agent.learning_starts) == (100_000, 10_000)
+    assert (cfg.memory.capacity, cfg.agent.target_update_every) == (100_000, 16_000)
+    assert (cfg.agent.lr, cfg.agent.network.hidden) == (1e-4, [512])
+    assert cfg.evaluation.every == 1_000
+
+
+def test_an_override_wins_over_the_experiment() -> None:
+    cfg = resolved("experiment=road_runner_study", "memory=per", "memory.capacity=5000")
+    assert (cfg.memory.name, cfg.memory.capacity) == ("per", 5000)
+
+
+@pytest.mark.parametrize(
+    ("override", "chosen"),
+    [
+        ("logger=csv", {"csv"}),
+        ("logger=wandb", {"wandb"}),
+        ("logger=[csv,wandb]", {"csv", "wandb"}),
+        ("logger=[]", set()),
+    ],
+)
+def test_loggers_are_a_list(override: str, chosen: set[str]) -> None:
+    logger = resolved(override).logger
+    assert set(logger) == chosen
+
+
+def test_values_that_are_recommended_by_the_env_can_be_overridden() -> None:
+    cfg = resolved("env=pong", "agent.lr=1e-3", "agent.epsilon.end=.1", "memory.capacity=5000")
+    assert (cfg.agent.lr, cfg.agent.epsilon.end, cfg.memory.capacity) == (1e-3, 0.1, 5000)
+
+
+def test_the_protocol_of_an_atari_game_is_a_group() -> None:
+    assert resolved("env=pong").env.protocol.sticky == 0.25
+    protocol = resolved("env=pong", "env/protocol=noframeskip").env.protocol
+    assert (protocol.sticky, protocol.noop_max, protocol.fire_reset) == (0.0, 30, True)
+
+
+def test_a_jobs_folder_is_taken_as_a_run() -> None:
+    folder = "multirun/2026-01-01/memory.sampler=rank+seed=1"
+    cfg = compose("evaluate", [f"run={folder}"])
+    check_evaluate(cfg)
+    assert cfg.run == folder
+    assert compose("evaluate", [f"runs=[{folder},b]"]).runs == [folder, "b"]
+
+
+def test_every_key_says_its_unit() -> None:
+    """A leaf's line ends in a comment; names, kinds and suites say themselves."""
+    plain = {"name", "kind", "suite", "csv", "defaults"}
+    for file in CONF_DIR.rglob("*.yaml"):
+        if file.relative_to(CONF_DIR).parts[0] == "hydra":
+            continue
+        lines = file.read_text().splitlines()
+        body = [line for line in lines if not line.strip().startswith(("#", "-"))]
+        for line in body:
+            key = re.match(r"\s*([\w/]+): *(\S.*)$", line)
+            if key and key[1] not in plain and not line.startswith(("hydra:", "  job", "    ")):
+                in_hydra = "hydra:" in lines and lines.index(line) > lines.index("hydra:")
+                assert " # " in line or in_hydra, f"{file.name}: {line}"
+
+
+def test_every_yaml_is_short_and_valid() -> None:
+    for file in CONF_DIR.rglob("*.yaml"):
+        assert len(file.read_text().splitlines()) <= 40, file
+        assert isinstance(yaml.safe_load(file.read_text()), dict), file
+
+
+def test_the_config_room_does_not_import_torch() -> None:
+    code = "import sys, rlmem.config; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,126 @@
+"""Each mistake of a user becomes one line with the override, the reason and what would work."""
+
+import pytest
+from omegaconf import DictConfig, OmegaConf
+
+from rlmem.config import check, check_evaluate, compose
+from rlmem.errors import UserError
+
+MISTAKES = {
+    # misspelt names
+    "memory=grw": "memory=grw: no such memory; did you mean gwr? Available: cer, gwr, none, per,",
+    "logger=tensorboard": "logger=tensorboard: no such logger; available: csv, wandb",
+    "logger=[csv,wandbb]": "logger=wandbb (in logger=[csv,wandbb]): no such logger; did you mean w",
+    "env=road_runer": "env=road_runer: no such env; did you mean road_runner?",
+    "env=seaquest": "any other: env=atari env.game=seaquest,",
+    "env=pong env/protocol=machados": "env/protocol=machados: no such protocol; did you mean mac",
+    "memroy=gwr": "memroy=gwr: no such key; did you mean memory?",
+    "memory.capcity=10": "memory.capcity=10: no such key in memory; did you mean memory.capacity?",
+    "capacity=10": "capacity=10: no such key; did you mean memory.capacity?",
+    "env/protocl=x": "env/protocl=x: no such group; did you mean env/protocol?",
+    "++memory.capcity=10": "memory.capcity: no such key, nothing reads it; did you mean memory.cap",
+    "+foo=1": "foo: no such key, nothing reads it; leave it out",
+    "agent.loss=mes": "agent.loss=mes: no such loss; did you mean mse? Available: huber, mse",
+    "trainer.precision=bf16": "trainer.precision=bf16: no such precision; available: 32-true, bf1",
+    # keys of another choice
+    "env=cartpole env/protocol=machado": "env/protocol=machado: only Atari games have a protocol",
+    "env=cartpole env.game=pong": "env.game=pong: no such key in env as chosen; it goes with an At",
+    "memory.contexts=4": "memory.contexts=4: no such key in memory as chosen; it goes with memory=",
+    "memory.sampler.alpha=.5": "it goes with memory/sampler=rank or memory/sampler=prioritized",
+    "memory/sampler=rank memory.sampler.eps=1": "it goes with memory/sampler=prioritized",
+    "logger.wandb.project=x": "logger.wandb.project=x: no such key in logger as chosen; it goes wi",
+    "memory=gwr memory/storage=frames": "memory/storage=frames: does not go with memory=gwr; use",
+    "memory/storage=map": "memory/storage=map: does not go with memory=uniform; use memory/storage",
+    "memory=gwr memory/sampler=rank": "memory/sampler=rank: does not go with memory=gwr; use memo",
+    "memory.sampler.kind=rank": "memory.sampler.kind=rank: alpha and beta are missing; choose the",
+    # wrong types
+    "seed=abc": "seed=abc: must be a whole number",
+    "trainer.max_env_steps=1e5": "trainer.max_env_steps=1e5: must be a whole number; write 100000",
+    "agent.lr=fast": "agent.lr=fast: must be a number",
+    "agent.lr=null": "agent.lr=null: must have a value",
+    "agent.double=maybe": "agent.double=maybe: must be true or false",
+    "agent.network.hidden=64": "must be a list, such as agent.network.hidden=[64]",
+    "memory.sampler=rank": "memory.sampler=rank: memory.sampler is a group; write memory/sampler=r",
+    "memory=null": "memory=null: a group takes a name",
+    # syntax
+    "memory.capacity": "memory.capacity: not an override; write key=value",
+    "memory.capacity=[1": "memory.capacity=[1: cannot read the value; quote it twice:",
+    "memory=uniform,per": "memory=uniform,per: several values are a sweep; add -m",
+    "+memory=gwr": "+memory=gwr: memory is chosen already; write it without the +",
+    # missing values
+    "env=atari": "env.game is not set; give it, such as env.game=seaquest",
+    "env=gym": "env.id is not set; give it, such as env.id=CartPole-v1",
+    # combinations
+    "env=pong memory.capacity=10": "less than one batch, agent.batch_size=32; use memory.capacity=",
+    "env=pong env.num_envs=3": "agent.train_every=4 with env.num_envs=3: 4 env steps a Trainer",
+    "trainer.max_env_steps=500": "agent.learning_starts=1000: the run ends before, at trainer",
+}
+
+RANGES = {
+    "threshold.activation=1.7": "threshold.activation=1.7: must be above 0 and at most 1",
+    "threshold.habituation=0": "threshold.habituation=0.0: must be above 0 and at most 1",
+    "agent.lr=-1e-3": "agent.lr=-0.001: must be above 0",
+    "agent.lr=nan": "agent.lr=nan: must be above 0",
+    "agent.gamma=1.1": "agent.gamma=1.1: must be at least 0 and at most 1",
+    "agent.n_step=0": "agent.n_step=0: must be at least 1",
+    "agent.network.hidden=[64,0]": "agent.network.hidden=[64, 0]: must be at least 1",
+    "env.num_envs=0": "env.num_envs=0: must be at least 1",
+    "evaluation.episodes=0": "evaluation.episodes=0: must be at least 1",
+    "evaluation.epsilon=2": "evaluation.epsilon=2.0: must be at least 0 and at most 1",
+    "checkpoint.every=0": "checkpoint.every=0: must be at least 1",
+    "memory.tau_b=3": "memory.tau_b=3.0: must be at least 0 and at most 1",
+    "memory.metric.scale=large": "memory.metric.scale=large: must be auto or a number",
+}
+
+
+@pytest.mark.parametrize("given", MISTAKES)
+def test_a_mistake_is_one_line_that_says_what_would_work(given: str) -> None:
+    with pytest.raises(UserError) as caught:
+        check(compose("train", given.split()))
+    assert MISTAKES[given] in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.fixture(scope="module")
+def config() -> DictConfig:
+    return compose("train", ["memory=gwr"])
+
+
+@pytest.mark.parametrize("given", RANGES)
+def test_a_number_out_of_range_says_the_range(given: str, config: DictConfig) -> None:
+    cfg = OmegaConf.merge(config, OmegaConf.from_dotlist([given]))
+    assert isinstance(cfg, DictConfig)
+    with pytest.raises(UserError) as caught:
+        check(cfg)
+    assert str(caught.value).startswith(RANGES[given])
+
+
+def test_the_number_of_envs_that_fit_are_named() -> None:
+    with pytest.raises(UserError, match=r"use env\.num_envs=1, 2 or 4$"):
+        check(compose("train", ["env=pong", "env.num_envs=3"]))
+    several = ["env=pong", "agent.updates_per_step=3", "env.num_envs=6"]
+    check(compose("train", several))
+
+
+@pytest.mark.parametrize(
+    "given", ["memory=gwr memory.metric.scale=3", "memory=gwr memory.metric.scale=.5", "debug=true"]
+)
+def test_what_works_passes(given: str) -> None:
+    check(compose("train", given.split()))
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        ("mode=score", "run is not set; give the run directory, such as run=outputs/..."),
+        ("mode=plot", "runs=[]: nothing to plot; give run directories, such as runs=[a,b]"),
+        ("mode=plt", "mode=plt: no such mode; did you mean plot? Available: plot, score"),
+        ("run=x episodes=0", "episodes=0: must be at least 1"),
+        ("run=x checkpoint=lst", "checkpoint=lst: no such checkpoint; did you mean last?"),
+        ("rn=x", "rn=x: no such key; did you mean run?"),
+    ],
+)
+def test_evaluate_has_its_own_checks(given: str, line: str) -> None:
+    with pytest.raises(UserError) as caught:
+        check_evaluate(compose("evaluate", given.split()))
+    assert str(caught.value).startswith(line)

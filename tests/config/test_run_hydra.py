@@ -1,0 +1,151 @@
+"""The door of the command line: exit codes, one line for a user's mistake, sweeps that go on."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from omegaconf import DictConfig
+
+from rlmem.config import check_output_dir, run_hydra, safe_name
+from rlmem.errors import UserError
+
+
+def task(cfg: DictConfig) -> None:
+    """Stand in for a training: seeds choose how it ends."""
+    Path(cfg.paths.output_dir, "ran").write_text(cfg.memory.name)
+    if cfg.seed == 7:
+        raise UserError("resume=x: no such run")
+    if cfg.seed == 8:
+        raise RuntimeError("a bug")
+    if cfg.seed == 9:
+        raise KeyboardInterrupt
+
+
+@pytest.fixture(autouse=True)
+def in_a_fresh_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("HYDRA_FULL_ERROR", raising=False)
+
+
+def folders() -> list[str]:
+    return sorted(str(file.parent) for file in Path().rglob("ran"))
+
+
+def test_a_run_goes_to_outputs_env_memory_and_leaves_no_log_file() -> None:
+    assert run_hydra(task, "train", ["memory=gwr", "env=pong", "seed=3"]) == 0
+    (folder,) = folders()
+    assert re.fullmatch(r"outputs/pong/gwr/[\d_-]+-seed3", folder)
+    assert {file.name for file in Path(folder).iterdir()} == {"ran", ".hydra"}
+
+
+@pytest.mark.parametrize(
+    ("argv", "line"),
+    [
+        (["memory=grw"], "memory=grw: no such memory; did you mean gwr?"),
+        (["memory.capcity=10"], "memory.capcity=10: no such key in memory;"),
+        (["env=atari"], "env.game is not set"),
+        (["threshold.activation=1.7"], "threshold.activation=1.7: must be above 0"),
+        (["seed=7"], "resume=x: no such run"),
+        (["paths.output_dir=null"], "paths.output_dir=null: a run needs a folder"),
+        (["hydra.run.dir=file/below"], "hydra.run.dir=file/below: cannot write to"),
+        (["paths.output_dir=file/below"], "paths.output_dir=file/below: cannot write there"),
+        (["-m", "memory=uniform,grw"], "memory=grw (in memory=uniform,grw): no such memory;"),
+    ],
+)
+def test_a_users_mistake_is_one_line_and_code_2(
+    argv: list[str], line: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    Path("file").write_text("not a folder")
+    assert run_hydra(task, "train", argv) == 2
+    err = capfd.readouterr().err
+    assert err.startswith(f"rlmem: {line}")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("argv", [["seed=7"], ["memory=grw"]])
+def test_debug_or_the_variable_shows_the_traceback(
+    argv: list[str], capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run_hydra(task, "train", [*argv, "debug=true"]) == 2
+    assert "Traceback" in capfd.readouterr().err
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
+    assert run_hydra(task, "train", argv) == 2
+    assert "Traceback" in capfd.readouterr().err
+
+
+def test_a_bug_comes_through_and_leaves_the_environment_as_it_was() -> None:
+    with pytest.raises(RuntimeError, match="a bug"):
+        run_hydra(task, "train", ["seed=8"])
+    assert "HYDRA_FULL_ERROR" not in os.environ
+
+
+def test_an_interrupt_is_code_130() -> None:
+    assert run_hydra(task, "train", ["seed=9"]) == 130
+
+
+def test_a_failing_job_is_named_and_the_sweep_goes_on(capfd: pytest.CaptureFixture[str]) -> None:
+    argv = ["-m", "seed=1,7,8,2", "memory/sampler=rank", "hydra.sweep.dir=sweep"]
+    assert run_hydra(task, "train", argv) == 2
+    err = capfd.readouterr().err
+    assert "rlmem: job 1 (seed=7 memory/sampler=rank) failed: resume=x: no" in err
+    assert "rlmem: job 2 (seed=8 memory/sampler=rank) failed: RuntimeError: a" in err
+    assert folders() == [f"sweep/memory.sampler=rank+seed={seed}" for seed in (1, 2, 7, 8)]
+
+
+def test_the_joblib_launcher_runs_a_sweep(tmp_path: Path) -> None:
+    pytest.importorskip("hydra_plugins.hydra_joblib_launcher")
+    argv = ["-m", "memory=uniform,per", "seed=7", "hydra.sweep.dir=sweep"]
+    argv += ["hydra/launcher=joblib", "hydra.launcher.n_jobs=2"]
+    code = (
+        "import sys; from rlmem.config import run_hydra; from tests.config.test_run_hydra import "
+        f"task; sys.exit(run_hydra(task, 'train', {argv}))"
+    )
+    root = str(Path(__file__).parents[2])
+    env = {**os.environ, "PYTHONPATH": root}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.count("failed: resume=x: no such run") == 2
+    assert folders() == ["sweep/memory=per+seed=7", "sweep/memory=uniform+seed=7"]
+
+
+def test_help_is_short_and_fast() -> None:
+    code = "from rlmem.config import run_hydra; run_hydra(print, 'train', ['--help'])"
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    before = os.times()
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False
+    )
+    after = os.times()  # of the processor, so that a busy machine does not fail it
+    spent = after.children_user - before.children_user
+    assert spent + after.children_system - before.children_system < 2
+    assert done.returncode == 0, done.stderr
+    assert "memory: cer, gwr, none, per, per_rank, uniform" in done.stdout
+    assert len(done.stdout.splitlines()) <= 45
+
+
+def test_the_config_can_be_printed_with_its_values(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_hydra(task, "train", ["env=pong", "--cfg", "job", "--resolve"]) == 0
+    assert "capacity: 100000" in capsys.readouterr().out
+    assert folders() == []
+
+
+def test_a_jobs_folder_is_one_component_and_never_shared() -> None:
+    assert safe_name("memory/sampler=rank+seed=1") == "memory.sampler=rank+seed=1"
+    lists = [safe_name(f"agent.network.hidden={hidden}") for hidden in ("[64,64]", "[64-64]")]
+    assert lists[0] != lists[1]
+    long = [safe_name("a" * 300 + str(number)) for number in range(2)]
+    assert long[0] != long[1]
+    assert all(len(name) <= 200 and "/" not in name for name in long + lists)
+
+
+def test_the_output_directory_is_made_and_tried(tmp_path: Path) -> None:
+    check_output_dir(tmp_path / "a" / "b")
+    assert list((tmp_path / "a" / "b").iterdir()) == []
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="cannot write there"):
+        check_output_dir(tmp_path / "file" / "below")
