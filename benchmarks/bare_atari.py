@@ -1,6 +1,6 @@
-"""Nature DQN on RoadRunner in the plainest fast PyTorch: the yardstick of the Atari training benchmark.
+"""Nature DQN on RoadRunner in the plainest fast PyTorch: the yardstick of the Atari benchmark.
 
-    python benchmarks/bare_atari.py --num-envs 4 [--bf16] [--steps 4000]
+python benchmarks/bare_atari.py --num-envs 4 [--bf16] [--steps 4000]
 """
 
 from __future__ import annotations

@@ -2,10 +2,13 @@
 
     python benchmarks/bare_classic.py [--group 8] [--steps 20000]
 
-`--group 8` takes 8 env steps, then 8 updates on fresh minibatches, as rlmem's `agent.updates_per_step=8` does.
+`--group 8` takes 8 env steps, then 8 updates on fresh minibatches, as rlmem does with
+`agent.updates_per_step=8`.
 """
 
 from __future__ import annotations
+
+from itertools import pairwise
 
 import gymnasium
 import numpy as np
@@ -22,7 +25,7 @@ def make_network() -> nn.Module:
     """4-120-84-2 with rectifiers."""
     sizes = (OBSERVATION, *task.hidden)
     layers: list[nn.Module] = []
-    for inputs, outputs in zip(sizes, sizes[1:], strict=False):
+    for inputs, outputs in pairwise(sizes):
         layers += [nn.Linear(inputs, outputs), nn.ReLU()]
     return nn.Sequential(*layers, nn.Linear(sizes[-1], NUM_ACTIONS))
 

@@ -1,4 +1,4 @@
-"""What every contender of the training benchmark shares: the settings, the clock and the line it prints."""
+"""What the contenders of the training benchmark share: settings, clock, and the line they print."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NoReturn
 
 NOT_INSTALLED = 3  # exit status of a contender whose package is missing
 
@@ -92,8 +93,8 @@ def epsilon(task: Task, env_steps: int) -> float:
 class Window:
     """Times the env steps between `start` and `start + steps`.
 
-    `tick` is called with the env steps taken so far; it answers whether the run is over. Contenders that
-    move in blocks overshoot: the real counts are used, not the ones asked for.
+    `tick` is called with the env steps taken so far; it answers whether the run is over. Contenders
+    that move in blocks overshoot: the real counts are used, not the ones asked for.
     """
 
     def __init__(self, start: int, steps: int) -> None:
@@ -117,18 +118,26 @@ class Window:
         return (self._last[0] - self._first[0]) / (self._last[1] - self._first[1])
 
 
-def arguments(tasks: Sequence[str], default_steps: dict[str, int] | None = None) -> argparse.Namespace:
+def arguments(
+    tasks: Sequence[str], default_steps: dict[str, int] | None = None
+) -> argparse.Namespace:
     """Command line of one contender: task, timed steps, envs, group size, seed, torch threads."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--task", choices=tasks, default=tasks[0])
-    parser.add_argument("--steps", type=int, help="timed env steps (default: 4000 atari, 20000 cartpole)")
+    parser.add_argument(
+        "--steps", type=int, help="timed env steps (default: 4000 atari, 20000 cartpole)"
+    )
     parser.add_argument("--num-envs", type=int, default=1)
-    parser.add_argument("--group", type=int, default=1, help="cartpole: env steps, then as many updates")
+    parser.add_argument(
+        "--group", type=int, default=1, help="cartpole: env steps, then as many updates"
+    )
     parser.add_argument("--bf16", action="store_true", help="bfloat16 autocast")
     parser.add_argument("--threads", type=int, help="torch threads (default: leave torch's own)")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
-    args.steps = args.steps or {"atari": 4_000, "cartpole": 20_000, **(default_steps or {})}[args.task]
+    args.steps = (
+        args.steps or {"atari": 4_000, "cartpole": 20_000, **(default_steps or {})}[args.task]
+    )
     if args.threads:
         import torch
 
@@ -160,8 +169,14 @@ def report(name: str, args: argparse.Namespace, rate: float, packages: Sequence[
     print(json.dumps(line), flush=True)
 
 
-def exit_not_installed(error: ImportError) -> None:
-    """End a contender whose package is missing so that the harness can tell it from a failure."""
+def exit_not_installed(error: ImportError) -> NoReturn:
+    """End a contender whose package is missing so that the harness can tell it from a failure.
+
+    Raises:
+        ImportError: the same, if a package is there but not what is asked of it.
+    """
+    if not isinstance(error, ModuleNotFoundError):
+        raise error
     print(json.dumps({"not_installed": error.name or str(error)}), flush=True)
     sys.exit(NOT_INSTALLED)
 
@@ -171,13 +186,17 @@ def machine() -> dict[str, str | int | float]:
     model = platform.processor() or platform.machine()
     try:
         with open("/proc/cpuinfo") as file:
-            model = next(line.split(":", 1)[1].strip() for line in file if line.startswith("model name"))
+            model = next(
+                line.split(":", 1)[1].strip() for line in file if line.startswith("model name")
+            )
     except (OSError, StopIteration):
         pass
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return {
         "cpu": model,
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        "cores": len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count() or 1,
         "memory_gib": round(memory, 1),
         "system": f"{platform.system()} {platform.machine()}",
     }

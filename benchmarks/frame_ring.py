@@ -1,8 +1,8 @@
 """The hand-written frame ring of the bare Atari loop: each frame once, stacks restored at sampling.
 
-Time-major, one column an env. Row `t` holds the frame that action `t` was chosen from, so a transition costs one
-84x84 frame (7,056 B) and 11 B beside it, and its next frame is the frame of row `t + 1`. Only at an episode's end is the
-true next frame not there; it is kept aside.
+Time-major, one column an env. Row `t` holds the frame that action `t` was chosen from, so a
+transition costs one 84x84 frame (7,056 B) and 15 B beside it; its next frame is that of row `t + 1`.
+Only at an episode's end is the true next frame not there: that of a truncation is kept aside.
 """
 
 from __future__ import annotations
@@ -14,21 +14,15 @@ from numba import njit
 STACK = 4
 
 
-@njit(cache=True, nogil=True)
-def _gather(frames, age, time, env, out):
-    """Fill out [B, STACK + 1, P] with the frames t - 3 .. t + 1 of the rows (time, env) of frames [T, E, P].
-
-    Frames before an episode's start are zero. The first STACK are the observation, the last STACK the next one.
-    """
-    rows = frames.shape[0]
+@njit(cache=True)
+def _plan(age, time, env, slots):
+    """Slots [B, STACK + 1] of the frames t - 3 .. t + 1 of the rows (time, env); slot 0 is zeros."""
+    rows, envs = age.shape
     for b in range(time.shape[0]):
         t, e = time[b], env[b]
         for k in range(STACK):  # k frames before t
-            if k <= age[t, e]:
-                out[b, STACK - 1 - k] = frames[(t - k) % rows, e]
-            else:
-                out[b, STACK - 1 - k] = 0
-        out[b, STACK] = frames[(t + 1) % rows, e]
+            slots[b, STACK - 1 - k] = 1 + (t - k) % rows * envs + e if k <= age[t, e] else 0
+        slots[b, STACK] = 1 + (t + 1) % rows * envs + e
 
 
 class FrameRing:
@@ -39,13 +33,20 @@ class FrameRing:
         frame_shape: shape of one uint8 frame, e.g. (84, 84).
     """
 
-    def __init__(self, capacity: int, num_envs: int, frame_shape: tuple[int, int] = (84, 84)) -> None:
+    def __init__(
+        self, capacity: int, num_envs: int, frame_shape: tuple[int, int] = (84, 84)
+    ) -> None:
         self.rows = capacity // num_envs + 1  # the row of the current frame is not a transition yet
         self.num_envs = num_envs
         self.frame_shape = frame_shape
         shape = (self.rows, num_envs)
-        self.frames = np.empty((*shape, frame_shape[0] * frame_shape[1]), np.uint8)
-        self.age = np.zeros(shape, np.uint8)  # frames before this one in its episode, at most STACK - 1
+        size = frame_shape[0] * frame_shape[1]
+        self.slots = np.empty((1 + self.rows * num_envs, size), np.uint8)  # slot 0 is zeros
+        self.slots[0] = 0
+        self.frames = self.slots[1:].reshape(*shape, size)
+        self.age = np.zeros(
+            shape, np.uint8
+        )  # frames before this one in its episode, at most STACK - 1
         self.action = np.zeros(shape, np.int64)
         self.reward = np.zeros(shape, np.float32)
         self.terminated = np.zeros(shape, np.bool_)
@@ -63,7 +64,7 @@ class FrameRing:
 
         Args:
             action, reward, terminated, truncated: [E].
-            frame: uint8 [E, ...], the frames that the next actions are chosen from (after an autoreset).
+            frame: uint8 [E, ...], what the next actions are chosen from (after an autoreset).
             final_frame: uint8 [E, ...], the true next frames; read at truncated rows only.
         """
         t = self.cursor
@@ -76,14 +77,18 @@ class FrameRing:
             self.final[t, int(e)] = final_frame[e].reshape(-1).copy()
         after = (t + 1) % self.rows
         self.frames[after] = frame.reshape(self.num_envs, -1)
-        self.age[after] = np.where(terminated | truncated, 0, np.minimum(self.age[t] + 1, STACK - 1))
+        self.age[after] = np.where(
+            terminated | truncated, 0, np.minimum(self.age[t] + 1, STACK - 1)
+        )
         self.full = self.full or after == 0
         self.cursor = after
 
     def __len__(self) -> int:
         return (self.rows - 1 if self.full else self.cursor) * self.num_envs
 
-    def sample_index(self, rng: np.random.Generator, batch_size: int) -> tuple[np.ndarray, np.ndarray]:
+    def sample_index(
+        self, rng: np.random.Generator, batch_size: int
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Rows and envs of random transitions whose whole stack is still in the ring."""
         if not self.full:
             time = rng.integers(0, self.cursor, batch_size)
@@ -92,9 +97,14 @@ class FrameRing:
         return time, rng.integers(0, self.num_envs, batch_size)
 
     def get(self, time: np.ndarray, env: np.ndarray) -> tuple[torch.Tensor, ...]:
-        """Return observation and next observation uint8 [B, 4, H, W], action [B], reward [B], terminated [B]."""
-        stacks = np.empty((len(time), STACK + 1, self.frames.shape[2]), np.uint8)
-        _gather(self.frames, self.age, time, env, stacks)
+        """Read transitions.
+
+        Returns:
+            Observation and next observation uint8 [B, 4, H, W], action, reward, terminated [B].
+        """
+        slots = np.empty((len(time), STACK + 1), np.int64)
+        _plan(self.age, time, env, slots)
+        stacks = self.slots.take(slots, axis=0)
         if self.final:
             for b in np.flatnonzero(self.truncated[time, env]):
                 stacks[b, STACK] = self.final[int(time[b]), int(env[b])]
@@ -106,8 +116,3 @@ class FrameRing:
             torch.from_numpy(self.reward[time, env]),
             torch.from_numpy(self.terminated[time, env]),
         )
-
-    def footprint(self) -> int:
-        """Bytes of all arrays at capacity."""
-        arrays = (self.frames, self.age, self.action, self.reward, self.terminated, self.truncated)
-        return sum(a.nbytes for a in arrays) + sum(f.nbytes for f in self.final.values())

@@ -1,8 +1,10 @@
 """Entry points of the command line. What takes seconds to import is imported when it is needed."""
 
 import sys
+from pathlib import Path
 from typing import Any
 
+import yaml
 from omegaconf import DictConfig
 
 from rlmem.config import run_hydra
@@ -20,9 +22,29 @@ def _evaluate(cfg: DictConfig) -> None:
     evaluate(cfg)
 
 
+def repeat_overrides(argv: list[str]) -> list[str]:
+    """Complete `resume=<run directory>` by the overrides that the run was started with.
+
+    Hydra then composes the run's own configuration and stays in its directory. Overrides given
+    again replace the saved ones; a directory without a run is left for the job to report.
+    """
+    given = {a.partition("=")[0].lstrip("+"): a.partition("=")[2] for a in argv if "=" in a}
+    run_dir = Path(given.get("resume", "").strip("'\""))
+    saved = run_dir / ".hydra" / "overrides.yaml"
+    if given.get("resume") in (None, "", "null", "auto") or not saved.is_file():
+        return argv
+    kept = [
+        override
+        for override in yaml.safe_load(saved.read_text()) or []
+        if override.partition("=")[0].lstrip("+") not in {*given, "resume"}
+    ]
+    here = [] if "hydra.run.dir" in given else [f"hydra.run.dir={run_dir}"]
+    return [*kept, *argv, *here]
+
+
 def train_main() -> None:
     """`python train.py` and `rlmem-train`."""
-    sys.exit(run_hydra(_train, "train"))
+    sys.exit(run_hydra(_train, "train", repeat_overrides(sys.argv[1:])))
 
 
 def evaluate_main() -> None:

@@ -1,10 +1,12 @@
-"""DQN in CleanRL's single-file style: one env in a SyncVectorEnv, SB3's replay buffer, default Adam.
+"""DQN in CleanRL's single-file style: one env in a SyncVectorEnv, SB3's buffer, default Adam.
 
 python benchmarks/peers/cleanrl.py --task atari|cartpole --steps N
 
-Written for this benchmark after the structure of CleanRL's dqn.py and dqn_atari.py; CleanRL is not installable as a
-library beside these versions. What it writes to TensorBoard every 100 steps is written here too.
+Written for this benchmark after the structure of CleanRL's dqn.py and dqn_atari.py; CleanRL itself
+cannot be installed beside these versions. It writes to TensorBoard every 100 steps, so does this.
 """
+
+# ruff: noqa: E402
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-sys.path[0] = str(Path(__file__).resolve().parents[1])  # the shared modules; and not this folder
+# The shared modules instead of this folder, whose names would hide the packages under test.
+sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 import gymnasium as gym
 import numpy as np
@@ -34,7 +37,11 @@ from torch import nn
 
 try:
     import ale_py
-    from stable_baselines3.common.atari_wrappers import ClipRewardEnv, MaxAndSkipEnv, StickyActionEnv
+    from stable_baselines3.common.atari_wrappers import (
+        ClipRewardEnv,
+        MaxAndSkipEnv,
+        StickyActionEnv,
+    )
     from stable_baselines3.common.buffers import ReplayBuffer
     from torch.utils.tensorboard import SummaryWriter
 except ImportError as error:
@@ -91,7 +98,8 @@ class QNetwork(nn.Module):
 def main() -> None:
     args = arguments(["atari", "cartpole"])
     task = TASKS[args.task]
-    assert args.num_envs == 1 and args.group == 1, "the script has one env, and updates as it steps"
+    assert args.num_envs == 1, "the script has one env"
+    assert args.group == 1, "the script updates as it steps"
     gym.register_envs(ale_py)
     torch.manual_seed(args.seed)
     rng = np.random.default_rng(args.seed)
@@ -127,7 +135,9 @@ def main() -> None:
             for i, done in enumerate(terminations | truncations):
                 if done:
                     real_next_obs[i] = infos["final_obs"][i]
-                    writer.add_scalar("charts/episodic_return", infos["final_info"]["episode"]["r"][i], step)
+                    writer.add_scalar(
+                        "charts/episodic_return", infos["final_info"]["episode"]["r"][i], step
+                    )
             memory.add(obs, real_next_obs, actions, rewards, terminations, [infos])
             obs = next_obs
             step += 1
@@ -137,7 +147,9 @@ def main() -> None:
                 data = memory.sample(task.batch_size)
                 with torch.no_grad():
                     target_max, _ = target_network(data.next_observations).max(dim=1)
-                    td_target = data.rewards.flatten() + task.gamma * target_max * (1 - data.dones.flatten())
+                    td_target = data.rewards.flatten() + task.gamma * target_max * (
+                        1 - data.dones.flatten()
+                    )
                 old_val = q_network(data.observations).gather(1, data.actions).squeeze()
                 loss = F.mse_loss(td_target, old_val)
                 if step % 100 == 0:

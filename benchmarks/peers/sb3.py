@@ -1,18 +1,32 @@
-"""DQN as a Stable-Baselines3 user runs it: `make_atari_env` + `VecFrameStack`, or one `CartPole-v1`.
+"""DQN as a Stable-Baselines3 user runs it: `make_atari_env` + `VecFrameStack`, or a `CartPole-v1`.
 
 python benchmarks/peers/sb3.py --task atari|cartpole --steps N [--num-envs 4] [--group 8]
 
-SB3 offers no mean squared error and no run without gradient clipping: its Huber loss and max_grad_norm=10 stay.
+SB3 has neither a mean squared error nor a switch that turns gradient clipping off: its Huber loss
+and max_grad_norm=10 stay.
 """
+
+# ruff: noqa: E402
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-sys.path[0] = str(Path(__file__).resolve().parents[1])  # the shared modules; and not this folder
+# The shared modules instead of this folder, whose names would hide the packages under test.
+sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from common import FRAME_SKIP, SCREEN, STACK, STICKY, TASKS, Window, arguments, exit_not_installed, report
+from common import (
+    FRAME_SKIP,
+    SCREEN,
+    STACK,
+    STICKY,
+    TASKS,
+    Window,
+    arguments,
+    exit_not_installed,
+    report,
+)
 
 try:
     import ale_py

@@ -1,17 +1,20 @@
-"""DQN as in Tianshou's examples: Collector, VectorReplayBuffer with frames stored once, DQN algorithm.
+"""DQN as in Tianshou's examples: Collector, VectorReplayBuffer with frames stored once, DQN.
 
 python benchmarks/peers/tianshou.py --task atari|cartpole --steps N [--num-envs 4] [--group 8]
 
-The loop is its procedural form (collect, then update). Its trainer would search the whole buffer for NaN after every
-collect, which costs more the fuller the buffer is.
+The loop is its procedural form (collect, then update). Its trainer would search the whole buffer for
+NaN after every collect, which costs more the fuller the buffer is.
 """
+
+# ruff: noqa: E402
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-sys.path[0] = str(Path(__file__).resolve().parents[1])  # the shared modules; and not this folder
+# The shared modules instead of this folder, whose names would hide the packages under test.
+sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 import numpy as np
 import torch
@@ -41,6 +44,7 @@ try:
     from tianshou.utils.torch_utils import policy_within_training_step
 except ImportError as error:
     exit_not_installed(error)
+
 
 def make_env(name: str, env_id: str) -> gymnasium.Env:
     if name == "cartpole":

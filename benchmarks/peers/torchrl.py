@@ -2,16 +2,19 @@
 
 python benchmarks/peers/torchrl.py --task atari|cartpole --steps N [--group 8]
 
-Pixels come from Gymnasium's AtariPreprocessing and stacking as uint8: TorchRL's own image transforms need torchvision, and
-its script stores float32 stacks, which is slower and eight times the bytes.
+Pixels come from Gymnasium's AtariPreprocessing and stacking as uint8: TorchRL's own image transforms
+need torchvision, and its script stores float32 stacks, four times the bytes.
 """
+
+# ruff: noqa: E402
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-sys.path[0] = str(Path(__file__).resolve().parents[1])  # the shared modules; and not this folder
+# The shared modules instead of this folder, whose names would hide the packages under test.
+sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 import warnings
 
@@ -87,7 +90,10 @@ def make_model(name: str, env: TransformedEnv, hidden: tuple[int, ...]) -> QValu
         module = nn.Sequential(Scale(), cnn, head)
     else:
         module = MLP(
-            in_features=4, activation_class=nn.ReLU, out_features=num_actions, num_cells=list(hidden)
+            in_features=4,
+            activation_class=nn.ReLU,
+            out_features=num_actions,
+            num_cells=list(hidden),
         )
     spec = Composite(action=env.action_spec)
     return QValueActor(module=module, spec=spec, in_keys=["observation"])

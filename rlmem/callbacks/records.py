@@ -21,6 +21,15 @@ from rlmem.data.rollout import EvaluationResult
 from rlmem.data.stream import EnvStepStream
 
 EPISODE_COLUMNS = ["env_steps", "episode", "return", "length", "seconds"]
+LEARNING_COLUMNS = [
+    "loss",
+    "td_error_mean",
+    "td_error_median",
+    "td_error_max",
+    "td_error_std",
+    "correlation_count",
+    "weight_min",
+]
 EVALUATION_COLUMNS = ["env_steps", "episode", "return", "length"]
 
 
@@ -104,15 +113,11 @@ def correlation_count(states: torch.Tensor, threshold: float = 0.8) -> int:
     return int(torch.triu(above, diagonal=1).sum())
 
 
-def summarize_td_errors(td_error: torch.Tensor) -> dict[str, float]:
+def summarize_td_errors(td_error: torch.Tensor) -> tuple[float, float, float, float]:
     """Mean, median, largest and standard deviation of |TD error| over a batch."""
     size = td_error.detach().abs().float().flatten()
-    return {
-        "td_error_mean": float(size.mean()),
-        "td_error_median": float(size.median()),
-        "td_error_max": float(size.max()),
-        "td_error_std": float(size.std(correction=0)),
-    }
+    values = size.mean(), size.median(), size.max(), size.std(correction=0)
+    return tuple(float(value) for value in values)  # type: ignore[return-value]
 
 
 class Recorder(lightning.Callback):
@@ -134,7 +139,6 @@ class Recorder(lightning.Callback):
         self.last_evaluation: EvaluationResult | None = None
         self.best_return: float | None = None
         self._run_dir = run_dir
-        self._losses: list[torch.Tensor] = []
         self._started = time.perf_counter()
 
     def open(self, keep_until: int, seconds_before: float, bytes_peak: int) -> None:
@@ -171,8 +175,6 @@ class Recorder(lightning.Callback):
         """Send TD errors to the memory, and a row to the loggers at each interval."""
         module: EnvStepDataModule = trainer.datamodule  # type: ignore[attr-defined]
         module.write_back(batch, outputs)
-        if batch.shape[0]:
-            self._losses.append(outputs["loss"])
         steps = self.stream.env_steps
         if steps // self.every > (steps - self.stream.steps_a_batch) // self.every:
             self.write_row(pl_module, outputs, batch)
@@ -241,17 +243,16 @@ class Recorder(lightning.Callback):
         }
 
     def _learning(self, outputs: dict[str, Any], batch: TensorDict) -> dict[str, Any]:
-        losses = torch.cat(self._losses) if self._losses else torch.empty(0)
-        self._losses = []
-        row: dict[str, Any] = {"loss": float(losses.mean()) if len(losses) else None}
-        if batch.shape[0]:
-            row |= summarize_td_errors(outputs["td_error"][-1])
-            row["correlation_count"] = correlation_count(batch["observation"][-1])
-            row["weight_min"] = float(batch["weight"][-1].min())
-        else:
-            keys = ["td_error_mean", "td_error_median", "td_error_max", "td_error_std"]
-            row |= dict.fromkeys([*keys, "correlation_count", "weight_min"])
-        return row
+        """What the newest minibatch was like; empty cells before learning starts."""
+        if not batch.shape[0]:
+            return dict.fromkeys(LEARNING_COLUMNS)
+        values = (
+            float(outputs["loss"][-1]),
+            *summarize_td_errors(outputs["td_error"][-1]),
+            correlation_count(batch["observation"][-1]),
+            float(batch["weight"][-1].min()),
+        )
+        return dict(zip(LEARNING_COLUMNS, values, strict=True))
 
     def _memory(self) -> dict[str, Any]:
         memory = self.stream.memory

@@ -99,6 +99,7 @@ class Video:
             import imageio
         except ImportError:
             raise UserError("video=true needs imageio: pip install 'rlmem[video]'") from None
+        self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
         self._writer = imageio.get_writer(path, fps=fps, macro_block_size=2)
 

@@ -125,7 +125,7 @@ class AtariStepper:
             frame_shape=(1, screen_size, screen_size),
             dtype=np.dtype(np.uint8),
             stack=stack,
-            num_actions=int(self._env.single_action_space.n),
+            num_actions=len(self._env.ale.get_action_set()),
             frames_per_step=frame_skip,
         )
 
@@ -149,7 +149,7 @@ class AtariStepper:
         self._game_steps += 1
         expired = (self._game_steps >= self._step_limit) & ~over
         if self._twin is not None:
-            self._step_twin(action, reward[0], terminated[0], expired[0])
+            self._step_twin(self._twin, action, reward[0], terminated[0], expired[0])
         if over.any() or expired.any():
             next_observation = observation.copy()
             self._game_steps[over | expired] = 0
@@ -162,12 +162,19 @@ class AtariStepper:
         truncated = expired & ~terminated
         return Step(observation, next_observation, reward.astype(np.float32), terminated, truncated)
 
-    def _step_twin(self, action: np.ndarray, reward: int, terminated: bool, expired: bool) -> None:
-        picture, twin_reward, twin_terminated, *_ = self._twin.step(action[:1])
+    def _step_twin(
+        self,
+        twin: AtariVectorEnv,
+        action: np.ndarray,
+        reward: int,
+        terminated: bool,
+        expired: bool,
+    ) -> None:
+        picture, twin_reward, twin_terminated, *_ = twin.step(action[:1])
         if (twin_reward[0], twin_terminated[0]) != (reward, terminated):
             raise RuntimeError(f"the colour twin of {self.spec.env_id} fell out of step")
         if expired:
-            picture, _ = self._twin.reset()
+            picture, _ = twin.reset()
         self._picture = picture[0, 0]
 
     def render(self) -> np.ndarray:

@@ -131,6 +131,8 @@ def _game_module(game: str) -> ModuleType:
         )
     path = Path(package.submodule_search_locations[0]) / "environments" / f"{game}.py"
     spec = spec_from_file_location(f"rlmem_minatar_{game}", path)
+    assert spec is not None
+    assert spec.loader is not None
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

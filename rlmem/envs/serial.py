@@ -1,7 +1,7 @@
 """Steps plain environments one after the other, in this process: for those that cost microseconds.
 
-A step costs about 9 us less than gymnasium's SyncVectorEnv does for one CartPole, and gives the
-same data (autoreset mode SAME_STEP): it copies each observation once, straight to its final place.
+A step of one CartPole takes about half the time that gymnasium's SyncVectorEnv takes, for the same
+data (autoreset mode SAME_STEP): each observation is copied once, straight to its final place.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
 """One training run, from its configuration to its summary."""
 
-import contextlib
 import shutil
-import signal
+import sys
 import time
 import traceback
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +20,7 @@ from rlmem.callbacks.checkpoint import Checkpointing, find_checkpoint, load_chec
 from rlmem.callbacks.evaluation import Evaluation
 from rlmem.callbacks.progress import Progress, summary_table
 from rlmem.callbacks.records import Recorder
+from rlmem.callbacks.signals import StopOnSignal
 from rlmem.data.module import EnvStepDataModule
 from rlmem.data.rollout import evaluation_envs
 from rlmem.data.stream import EnvStepStream
@@ -64,6 +63,7 @@ class Run:
             video_dir=run_dir / "videos" if evaluation.video else None,
         )
         self.progress = Progress(self.stream, self.recorder, cfg.log.progress)
+        self.signals = StopOnSignal(self.stream)
         self.trainer = lightning.Trainer(
             accelerator=cfg.trainer.accelerator,
             devices=1,
@@ -74,7 +74,13 @@ class Run:
             enable_progress_bar=False,
             enable_model_summary=False,
             # Order matters: priorities and rows first, then scores, then the checkpoint of all.
-            callbacks=[self.recorder, self.evaluation, self.checkpointing, self.progress],
+            callbacks=[
+                self.recorder,
+                self.evaluation,
+                self.checkpointing,
+                self.progress,
+                self.signals,
+            ],
             default_root_dir=run_dir,
         )
 
@@ -93,11 +99,10 @@ class Run:
 
     def fit(self) -> str:
         """Train to the end or to a signal; the status."""
-        with stop_on_signals(self.stream) as received:
-            self.trainer.fit(self.agent, datamodule=EnvStepDataModule(self.stream))
+        self.trainer.fit(self.agent, datamodule=EnvStepDataModule(self.stream))
         self.progress.close()
         self.agent.to(self.trainer.strategy.root_device)
-        if received:
+        if self.signals.received:
             self.checkpointing.save(self.agent)
             return "interrupted"
         self.evaluation.evaluate(self.agent)
@@ -155,33 +160,7 @@ class Run:
         write_summary(self.run_dir, summary)
         for logger in self.loggers:
             logger.close(summary["status"], summary)
-
-
-@contextlib.contextmanager
-def stop_on_signals(stream: EnvStepStream) -> Iterator[list[int]]:
-    """Let the first SIGINT or SIGTERM end the stream at the next step; a second one acts at once.
-
-    Yields:
-        The list of received signal numbers.
-    """
-    received: list[int] = []
-    watched = (signal.SIGINT, signal.SIGTERM)
-    before = {number: signal.getsignal(number) for number in watched}
-
-    def on_signal(number: int, frame: Any) -> None:
-        if received:
-            raise KeyboardInterrupt
-        received.append(number)
-        stream.stop_requested = True
-        print(f"\n{signal.Signals(number).name}: saving, then stopping", flush=True)
-
-    for number in watched:
-        signal.signal(number, on_signal)
-    try:
-        yield received
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        self.signals.restore()
 
 
 def useful_threads(spec: EnvSpec) -> int:
@@ -209,7 +188,7 @@ def train(cfg: DictConfig) -> float | None:
 
     Raises:
         UserError: a mistake in the configuration.
-        KeyboardInterrupt: after a signal, when the run is saved.
+        SystemExit: 128 + the signal's number after a signal, when the run is saved.
     """
     started = time.perf_counter()
     _quiet()
@@ -247,7 +226,7 @@ def train(cfg: DictConfig) -> float | None:
         run.close(summary)
     print(summary_table(summary))
     print(f"total {time.perf_counter() - started:.1f} s")
-    if status == "interrupted":
+    if run.signals.received:
         print(f"go on with: python train.py resume={run_dir}")
-        raise KeyboardInterrupt
+        sys.exit(128 + run.signals.received)
     return summary["eval_return_mean"]

@@ -1,0 +1,43 @@
+"""Stopping in good order: a first SIGINT or SIGTERM ends the run at the next step, saved."""
+
+import signal
+from typing import Any
+
+import lightning
+
+from rlmem.data.stream import EnvStepStream
+
+WATCHED = (signal.SIGINT, signal.SIGTERM)
+
+
+class StopOnSignal(lightning.Callback):
+    """Ends the stream at the first signal; a second one interrupts at once.
+
+    The handlers are set when training starts, after Lightning has set its own (which would leave
+    the process with exit code 0 in the middle of a run), and taken back when it ends.
+    """
+
+    def __init__(self, stream: EnvStepStream) -> None:
+        self.stream = stream
+        self.received: signal.Signals | None = None
+        self._before: dict[signal.Signals, Any] = {}
+
+    def _on_signal(self, number: int, frame: Any) -> None:
+        if self.received is not None:
+            raise KeyboardInterrupt
+        self.received = signal.Signals(number)
+        self.stream.stop_requested = True
+        print(f"\n{self.received.name}: saving, then stopping", flush=True)
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        """Set the handlers (not in a thread, where Python refuses them)."""
+        try:
+            self._before = {s: signal.signal(s, self._on_signal) for s in WATCHED}
+        except ValueError:
+            self._before = {}
+
+    def restore(self) -> None:
+        """Put back the handlers that were there; called once the run is saved."""
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self._before = {}

@@ -1,0 +1,106 @@
+"""Scoring a run's checkpoint, and drawing runs together."""
+
+import csv
+import json
+from pathlib import Path
+
+import torch
+from omegaconf import DictConfig, OmegaConf
+
+from rlmem.callbacks.checkpoint import find_checkpoint, load_model
+from rlmem.callbacks.evaluation import video_fps
+from rlmem.callbacks.records import EVALUATION_COLUMNS
+from rlmem.data.rollout import Video, evaluate_policy, evaluation_envs
+from rlmem.data.stream import derive_seed
+from rlmem.envs import human_normalized_score
+from rlmem.errors import UserError
+from rlmem.jobs import build
+from rlmem.jobs.resume import saved_config
+
+
+def evaluate(cfg: DictConfig) -> None:
+    """`mode=score`: play episodes with a checkpoint; `mode=plot`: curves of several runs.
+
+    Raises:
+        UserError: there is no such run or checkpoint.
+    """
+    if cfg.mode == "plot":
+        from rlmem.analysis.curves import plot_runs
+
+        out = Path(cfg.out or "curves.png")
+        plot_runs([Path(run) for run in cfg.runs], out)
+        print(f"written: {out}")
+        return
+    score(cfg)
+
+
+def score(cfg: DictConfig) -> None:
+    """Play episodes with a run's checkpoint and write evaluation/ into the run directory."""
+    run_dir = Path(cfg.run)
+    saved = saved_config(run_dir)
+    if saved is None:
+        raise UserError(f"run={cfg.run}: no run there (a run directory has a config.yaml)")
+    run_cfg = OmegaConf.create(saved)
+    envs = evaluation_envs(cfg.episodes)
+    env = build.build_env(run_cfg, envs, render=cfg.video)
+    agent = build.build_agent(run_cfg, env.spec)
+    env_steps = _load(cfg, run_dir, agent)
+    epsilon = run_cfg.evaluation.epsilon if cfg.epsilon is None else cfg.epsilon
+    seed = derive_seed(run_cfg.seed, 5) if cfg.seed is None else cfg.seed
+    out = run_dir / "evaluation"
+    out.mkdir(exist_ok=True)
+    video = None
+    if cfg.video:
+        video = Video(out / f"{cfg.checkpoint}_{env_steps:09d}.mp4", video_fps(env))
+    result = evaluate_policy(
+        env,
+        agent.act,
+        episodes=cfg.episodes,
+        epsilon=epsilon,
+        seed=seed,
+        on_frame=video.append if video else None,
+    )
+    env.close()
+    with (out / "evaluations.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(EVALUATION_COLUMNS)
+        pairs = zip(result.returns, result.lengths, strict=True)
+        writer.writerows([env_steps, i, r, n] for i, (r, n) in enumerate(pairs, start=1))
+    normalized = human_normalized_score(env.spec.env_id, result.mean)
+    summary = {
+        "run": str(run_dir),
+        "checkpoint": cfg.checkpoint,
+        "env_id": env.spec.env_id,
+        "env_steps": env_steps,
+        "episodes": cfg.episodes,
+        "epsilon": epsilon,
+        "seed": seed,
+        "return_mean": result.mean,
+        "return_std": result.std,
+        "human_normalized_score": normalized,
+    }
+    (out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
+    print(f"{env.spec.env_id}, checkpoint {cfg.checkpoint} at {env_steps:,} env steps")
+    print(f"return {result.mean:.2f} +- {result.std:.2f} (std over {cfg.episodes} episodes)")
+    if normalized is not None:
+        print(f"human-normalised score {normalized:.3f}")
+    if video:
+        video.close()
+        print(f"video: {video.path}")
+    print(f"written: {out}/evaluations.csv, summary.json")
+
+
+def _load(cfg: DictConfig, run_dir: Path, agent: build.DQN) -> int:
+    """Load the chosen checkpoint's networks and return its env steps."""
+    if cfg.checkpoint == "best":
+        path = run_dir / "checkpoints" / "best.ckpt"
+        if not path.exists():
+            raise UserError(f"run={cfg.run}: no {path.name} yet; use checkpoint=last")
+        content = torch.load(path, weights_only=True, map_location="cpu")
+        agent.load_state_dict(content["state_dict"])
+        return int(content["env_steps"])
+    folder = find_checkpoint(run_dir)
+    if folder is None:
+        raise UserError(f"run={cfg.run}: it has no checkpoint yet")
+    load_model(folder, agent)
+    return int(json.loads((folder / "manifest.json").read_text())["env_steps"])

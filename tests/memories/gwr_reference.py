@@ -1,0 +1,144 @@
+"""GWR-R in plain NumPy float64: dictionaries and loops, written from the equations alone."""
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+
+
+@dataclass
+class Node:
+    w: np.ndarray
+    c: np.ndarray  # [K, d]
+    h: float = 1.0
+
+
+@dataclass
+class ReferenceGWR:
+    """Nodes, links {a, b} -> age, and edges (source, action, target, terminated, truncated, steps)
+    -> [count, reward]. `margin` is the narrowest decision so far: below float32's rounding error
+    the two implementations may rightly differ.
+    """
+
+    dims: int
+    activation_threshold: float
+    habituation_threshold: float
+    capacity: int
+    contexts: int = 0
+    n_step: int = 1
+    gamma: float = 0.99
+    max_age: int = 10
+    eps_b: float = 0.1
+    eps_n: float = 0.001
+    tau_b: float = 0.3
+    tau_n: float = 0.1
+    kappa: float = 1.05
+    beta: float = 0.7
+    phi: float = 0.7
+    margin: float = np.inf
+    pruned: int = 0
+    nodes: dict[int, Node] = field(default_factory=dict)
+    links: dict[frozenset, int] = field(default_factory=dict)
+    edges: dict[tuple, list] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        alphas = np.exp(-np.arange(self.contexts + 1.0))
+        self.alphas = alphas / alphas.sum()
+        self.born = 0
+        self.last: dict[int, int] = {}
+        self.pending: dict[int, list] = defaultdict(list)
+        self.global_contexts: dict[int, np.ndarray] = {}
+
+    def step(self, env, observation, action, reward, following, terminated, truncated) -> None:
+        if env not in self.last:
+            self.global_contexts[env] = np.zeros((self.contexts, self.dims))
+            self.last[env] = self.present(env, observation)
+        source = self.last[env]
+        node = self.present(env, following)
+        pending = self.pending[env]
+        # A node that was pruned while its edge waited has left the map, and its edge with it.
+        pending.append([source if source in self.nodes else None, action, 0.0, 0])
+        for entry in pending:
+            entry[2] += self.gamma ** entry[3] * reward
+            entry[3] += 1
+        done = terminated or truncated
+        while pending and (done or pending[0][3] == self.n_step):
+            start, act, value, steps = pending.pop(0)
+            if start is not None:
+                self.visit((start, act, node, terminated, truncated, steps), value)
+        self.last[env] = node
+        if done:
+            del self.last[env]
+
+    def visit(self, key: tuple, value: float) -> None:
+        if key in self.edges:
+            count, old = self.edges[key]
+            self.edges[key] = [count + 1, self.phi * value + (1 - self.phi) * old]
+        else:
+            self.edges[key] = [1, value]
+
+    def insert(self, x: np.ndarray, contexts: np.ndarray) -> int:
+        self.nodes[self.born] = Node(np.array(x, np.float64), contexts.copy())
+        self.born += 1
+        return self.born - 1
+
+    def distance(self, x: np.ndarray, contexts: np.ndarray, node: Node) -> float:
+        gaps = [np.linalg.norm(x - node.w)]
+        gaps += [np.linalg.norm(contexts[k] - node.c[k]) for k in range(self.contexts)]
+        return float(self.alphas @ gaps)
+
+    def present(self, env: int, x: np.ndarray) -> int:
+        contexts = self.global_contexts[env]
+        node = self.insert(x, contexts) if len(self.nodes) < 2 else self.match(x, contexts)
+        chain = np.concatenate([self.nodes[node].w[None], self.nodes[node].c])
+        self.global_contexts[env] = self.beta * chain[1:] + (1 - self.beta) * chain[:-1]
+        return node
+
+    def match(self, x: np.ndarray, contexts: np.ndarray) -> int:
+        ranked = sorted((self.distance(x, contexts, n), i) for i, n in self.nodes.items())
+        (d, b), (_, s) = ranked[:2]
+        self.margin = min(self.margin, *(v[0] - u[0] for u, v in pairwise(ranked[:3])))
+        self.margin = min(self.margin, abs(np.exp(-d) - self.activation_threshold))
+        if self.habituation_threshold < 1:
+            self.margin = min(self.margin, abs(self.nodes[b].h - self.habituation_threshold))
+        self.links[frozenset((b, s))] = 0
+        result = b
+        if (
+            np.exp(-d) < self.activation_threshold
+            and self.nodes[b].h <= self.habituation_threshold
+            and len(self.nodes) < self.capacity
+        ):
+            result = self.insert(x, contexts)
+            del self.links[frozenset((b, s))]
+            self.links[frozenset((b, result))] = self.links[frozenset((s, result))] = 0
+        else:
+            neighbours = [n for link in self.links if b in link for n in link - {b}]
+            self.adapt(b, x, contexts, self.eps_b, self.tau_b)
+            for n in neighbours:
+                self.adapt(n, x, contexts, self.eps_n, self.tau_n)
+        self.age(b)
+        return result
+
+    def adapt(self, i: int, x: np.ndarray, contexts: np.ndarray, eps: float, tau: float) -> None:
+        node = self.nodes[i]
+        node.w += eps * node.h * (x - node.w)
+        node.c += eps * node.h * (contexts - node.c)
+        node.h += tau * self.kappa * (1 - node.h) - tau
+
+    def age(self, b: int) -> None:
+        for link in [link for link in self.links if b in link]:
+            self.links[link] += 1
+            if self.links[link] > self.max_age:
+                del self.links[link]
+                (n,) = link - {b}
+                if not any(n in other for other in self.links):
+                    self.remove(n)
+
+    def remove(self, n: int) -> None:
+        self.pruned += 1
+        del self.nodes[n]
+        self.edges = {k: v for k, v in self.edges.items() if n not in (k[0], k[2])}
+        for pending in self.pending.values():
+            for entry in pending:
+                entry[0] = None if entry[0] == n else entry[0]
