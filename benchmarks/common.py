@@ -118,10 +118,13 @@ class Window:
         return (self._last[0] - self._first[0]) / (self._last[1] - self._first[1])
 
 
-def arguments(
-    tasks: Sequence[str], default_steps: dict[str, int] | None = None
-) -> argparse.Namespace:
-    """Command line of one contender: task, timed steps, envs, group size, seed, torch threads."""
+def arguments(tasks: Sequence[str], memory: bool = False) -> argparse.Namespace:
+    """Command line of one contender.
+
+    Args:
+        tasks: what it can run; the first is the default.
+        memory: whether it takes `--memory`.
+    """
     parser = argparse.ArgumentParser()
     parser.add_argument("--task", choices=tasks, default=tasks[0])
     parser.add_argument(
@@ -134,10 +137,10 @@ def arguments(
     parser.add_argument("--bf16", action="store_true", help="bfloat16 autocast")
     parser.add_argument("--threads", type=int, help="torch threads (default: leave torch's own)")
     parser.add_argument("--seed", type=int, default=0)
+    if memory:
+        parser.add_argument("--memory", default="uniform")
     args = parser.parse_args()
-    args.steps = (
-        args.steps or {"atari": 4_000, "cartpole": 20_000, **(default_steps or {})}[args.task]
-    )
+    args.steps = args.steps or {"atari": 4_000, "cartpole": 20_000}[args.task]
     if args.threads:
         import torch
 

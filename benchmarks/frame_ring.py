@@ -1,7 +1,7 @@
 """The hand-written frame ring of the bare Atari loop: each frame once, stacks restored at sampling.
 
 Time-major, one column an env. Row `t` holds the frame that action `t` was chosen from, so a
-transition costs one 84x84 frame (7,056 B) and 15 B beside it; its next frame is that of row `t + 1`.
+transition costs one 84x84 frame (7,056 B) and 15 B beside it; its next frame is in row `t + 1`.
 Only at an episode's end is the true next frame not there: that of a truncation is kept aside.
 """
 
@@ -16,7 +16,7 @@ STACK = 4
 
 @njit(cache=True)
 def _plan(age, time, env, slots):
-    """Slots [B, STACK + 1] of the frames t - 3 .. t + 1 of the rows (time, env); slot 0 is zeros."""
+    """Slots [B, STACK + 1] of the frames t - 3 .. t + 1 of rows (time, env); slot 0 is zeros."""
     rows, envs = age.shape
     for b in range(time.shape[0]):
         t, e = time[b], env[b]

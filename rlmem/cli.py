@@ -25,21 +25,19 @@ def _evaluate(cfg: DictConfig) -> None:
 def repeat_overrides(argv: list[str]) -> list[str]:
     """Complete `resume=<run directory>` by the overrides that the run was started with.
 
-    Hydra then composes the run's own configuration and stays in its directory. Overrides given
-    again replace the saved ones; a directory without a run is left for the job to report.
+    Hydra then composes the run's own configuration. Overrides given again replace the saved ones;
+    a directory without a run is left for the job to report.
     """
     given = {a.partition("=")[0].lstrip("+"): a.partition("=")[2] for a in argv if "=" in a}
     run_dir = Path(given.get("resume", "").strip("'\""))
     saved = run_dir / ".hydra" / "overrides.yaml"
     if given.get("resume") in (None, "", "null", "auto") or not saved.is_file():
         return argv
-    kept = [
+    return [
         override
         for override in yaml.safe_load(saved.read_text()) or []
         if override.partition("=")[0].lstrip("+") not in {*given, "resume"}
-    ]
-    here = [] if "hydra.run.dir" in given else [f"hydra.run.dir={run_dir}"]
-    return [*kept, *argv, *here]
+    ] + argv
 
 
 def train_main() -> None:

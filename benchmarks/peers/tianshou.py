@@ -2,7 +2,7 @@
 
 python benchmarks/peers/tianshou.py --task atari|cartpole --steps N [--num-envs 4] [--group 8]
 
-The loop is its procedural form (collect, then update). Its trainer would search the whole buffer for
+The loop is its procedural form (collect, then update). Its trainer searches the whole buffer for
 NaN after every collect, which costs more the fuller the buffer is.
 """
 

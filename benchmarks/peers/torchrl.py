@@ -2,7 +2,7 @@
 
 python benchmarks/peers/torchrl.py --task atari|cartpole --steps N [--group 8]
 
-Pixels come from Gymnasium's AtariPreprocessing and stacking as uint8: TorchRL's own image transforms
+Pixels come from Gymnasium's AtariPreprocessing and stacking as uint8: TorchRL's image transforms
 need torchvision, and its script stores float32 stacks, four times the bytes.
 """
 

@@ -8,10 +8,12 @@ so `--help` and a misspelt key answer at once.
 import hashlib
 import os
 import re
+import shutil
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import hydra
@@ -104,6 +106,8 @@ class _Job:
                 self.error = exc  # raised by Hydra it would come with lines of Hydra's own
                 return None
             raise JobFailedError(self._report(exc)) from None
+        finally:
+            _remove_unused(Path(HydraConfig.get().runtime.output_dir))
 
     def _report(self, exc: Exception) -> int:
         config = HydraConfig.get()
@@ -157,6 +161,21 @@ def run_hydra(
     if job.error is not None:
         raise job.error
     return 0
+
+
+def _remove_unused(output_dir: Path) -> None:
+    """Remove the directory that Hydra made for a job that left nothing there but Hydra's own files.
+
+    So it is when the command was wrong, or when the job went on with a run in another directory.
+    """
+    try:
+        if {p.name for p in output_dir.iterdir()} != {".hydra"}:
+            return
+        shutil.rmtree(output_dir)
+        for folder in (output_dir.parent, output_dir.parent.parent):
+            folder.rmdir()  # outputs/<env>/<memory>, as far as they are empty
+    except OSError:
+        return
 
 
 def _user_mistake(exc: Exception, line: str, show: bool) -> int:

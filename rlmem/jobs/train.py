@@ -1,6 +1,5 @@
 """One training run, from its configuration to its summary."""
 
-import shutil
 import sys
 import time
 import traceback
@@ -200,8 +199,6 @@ def train(cfg: DictConfig) -> float | None:
         if done and done["status"] == "finished" and done["env_steps"] >= cfg.trainer.max_env_steps:
             print(f"finished already: {run_dir}")
             return done["eval_return_mean"]
-    if run_dir != output_dir and set(p.name for p in output_dir.iterdir()) <= {".hydra"}:
-        shutil.rmtree(output_dir)
     run_dir.mkdir(parents=True, exist_ok=True)
     run = Run(cfg, run_dir)
     torch.set_num_threads(cfg.trainer.threads or useful_threads(run.stream.env.spec))

@@ -176,12 +176,12 @@ def assert_equal_maps(storage, reference):
 
 def test_links_age_and_nodes_without_links_are_pruned():
     rng = np.random.default_rng(0)
-    storage, writer = vector_map(0.9, max_age=2, num_envs=2)
+    storage, writer = vector_map(0.6, max_age=2, num_envs=2)
     write(writer, walk_block(rng, 1500, 2))
     book = storage.arrays.book
     assert book[1] > storage.num_nodes, "no node was ever removed"
     assert book[7] > storage.num_edges, "no edge went with its node"
-    keep, other = vector_map(0.9, max_age=10**6, num_envs=2)
+    keep, other = vector_map(0.6, max_age=10**6, num_envs=2)
     write(other, walk_block(np.random.default_rng(0), 1500, 2))
     assert keep.num_nodes > storage.num_nodes
     assert keep.arrays.book[1] == keep.num_nodes
@@ -202,9 +202,9 @@ def test_no_edge_joins_two_episodes(n_step):
     assert torch.equal(sample["observation"][:, 0], sample["next", "observation"][:, 0])
     ended = (sample["next", "done"]).squeeze(1)
     waiting = int(writer._streams.waiting.sum())
-    assert storage.transitions_represented == 400 - waiting == (index >= 0).sum() or n_step > 1
-    assert int(storage.counts(storage.live_edges()).sum()) == 400 - waiting
+    assert storage.transitions_represented == 400 - waiting
     if n_step == 1:
+        assert (index >= 0).all()
         assert int(ended.sum()) == int(done.sum())
 
 

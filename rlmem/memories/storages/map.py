@@ -38,6 +38,7 @@ from rlmem.memories.storages.map_records import (
     TOUCHED,
     MapArrays,
     check_map,
+    columns,
 )
 
 _EDGE_BYTES = EDGE.itemsize + 4  # with its place in the log of touched edges
@@ -180,6 +181,8 @@ class MapStorage(ReplayStorage):
             IndexError: a position holds no live edge.
         """
         position = np.asarray(index, dtype=np.int64)
+        if position.ndim == 0:
+            return self.get(position[None])[0]
         if not self.contains(position).all():
             raise IndexError("an index names no live edge of the map: draw with VisitSampler")
         rows = self.arrays.edges[position.reshape(-1)]
@@ -198,8 +201,8 @@ class MapStorage(ReplayStorage):
         rows = self.arrays.prototypes.take(nodes, axis=0)
         return torch.from_numpy(rows.reshape(*shape, *self.observation_shape))
 
-    def contains(self, item: Any) -> np.ndarray:
-        """Whether positions hold a live edge: bool, in the shape of `item`."""
+    def contains(self, item: Any) -> Any:
+        """Whether positions hold a live edge: bool array in the shape of `item`."""
         position = np.asarray(item, dtype=np.int64)
         inside = (position >= 0) & (position < self.arrays.book[EDGE_MARK])
         return inside & (self.arrays.edges["count"][np.where(inside, position, 0)] > 0)
@@ -265,12 +268,9 @@ class MapStorage(ReplayStorage):
             "alive": a.alive[:nodes],
             "book": a.book,
         }
-        for name, records in (
-            ("nodes", a.nodes[:nodes]),
-            ("halves", a.halves[:halves]),
-            ("edges", self._edges),
-        ):
-            state |= {f"{name}.{field}": records[field] for field in records.dtype.names}
+        state |= columns("nodes", a.nodes[:nodes])
+        state |= columns("halves", a.halves[:halves])
+        state |= columns("edges", self._edges)
         return state
 
     def load_state_dict(self, state_dict: State) -> None:
@@ -297,9 +297,8 @@ class MapStorage(ReplayStorage):
         for name in ("prototypes", "embeddings", "contexts", "alive"):
             getattr(a, name)[: len(state_dict[name])] = state_dict[name]
         for name, size in (("nodes", nodes), ("halves", halves), ("edges", edges)):
-            records = getattr(a, name)
-            for field in records.dtype.names:
-                records[field][:size] = state_dict[f"{name}.{field}"]
+            for field, column in columns(name, getattr(a, name)[:size]).items():
+                column[:] = state_dict[field]
         a.book[:] = book
         a.edges["dirty"][:edges] = 1
         a.touched[:edges] = np.arange(edges)

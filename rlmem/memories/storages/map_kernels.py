@@ -214,7 +214,11 @@ def nearest(m, z, row, contexts, alphas):
     nodes under the second best so far have their contexts measured.
     """
     best, second = -1, -1
-    d_best, d_second, limit = np.inf, np.inf, np.inf  # squared while there are no contexts: no root a node
+    d_best, d_second, limit = (
+        np.inf,
+        np.inf,
+        np.inf,
+    )  # squared while there are no contexts: no root a node
     depth = contexts.shape[0]
     for i in range(m.book[NODE_MARK]):
         if not m.alive[i]:

@@ -39,6 +39,11 @@ class MapArrays(NamedTuple):
     book: np.ndarray  # int64 [10]
 
 
+def columns(name: str, records: np.ndarray) -> dict[str, np.ndarray]:
+    """Views of the fields of records, for a flat state: "name.field" -> [n]."""
+    return {f"{name}.{field}": records[field] for field in records.dtype.names or ()}
+
+
 def check_map(m: MapArrays) -> None:
     """Assert that lists, counts, ages and free lists agree: O(nodes + links + edges)."""
     nodes, halves = m.nodes[: m.book[NODE_MARK]], m.halves[: 2 * m.book[LINK_MARK]]

@@ -21,9 +21,8 @@ compared with every node. What differs from the paper:
 - A full map inserts no more: each observation is merged into its best-matching unit.
 """
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -36,9 +35,10 @@ from rlmem.memories.serialize import State, load_state, save_state
 from rlmem.memories.storages.base import Block, as_block
 from rlmem.memories.storages.map import MapStorage
 from rlmem.memories.storages.map_kernels import walk
+from rlmem.memories.storages.map_records import columns
+from rlmem.memories.writers.gwr_rule import Rule, check_constants
 from rlmem.memories.writers.gwr_streams import (
     EVENT,
-    PENDING,
     StreamArrays,
     empty_streams,
     plan_events,
@@ -47,25 +47,6 @@ from rlmem.memories.writers.gwr_streams import (
 
 _CHUNK = 32  # observations embedded at once: 32 Atari stacks are 3.6 MB of float32
 _SCALE_PAIRS = 10_000
-
-
-class Rule(NamedTuple):
-    """The constants of GWR-R as the kernels take them."""
-
-    activation_threshold: float
-    habituation_threshold: float
-    eps_b: float
-    eps_n: float
-    tau_b: float
-    tau_n: float
-    kappa: float
-    max_age: int
-    context_beta: float
-    phi: float
-    n_step: int
-    gamma: float
-    seed: int
-    alphas: np.ndarray  # float64 [K + 1], weights of the observation and of the contexts
 
 
 class GWRWriter(Writer):
@@ -93,7 +74,25 @@ class GWRWriter(Writer):
 
     Raises:
         UserError: a value is out of its range.
+
+    Example:
+        >>> import numpy as np
+        >>> from torchrl.data import ReplayBuffer
+        >>> from rlmem.memories import GWRWriter, Identity, MapStorage, VisitSampler
+        >>> storage = MapStorage(100, (4,), np.float32, embedding_dims=4, num_actions=2)
+        >>> writer = GWRWriter(0.9, 0.8, stack=1, num_envs=1, embedding=Identity((4,)))
+        >>> buffer = ReplayBuffer(storage=storage, sampler=VisitSampler(), writer=writer,
+        ...     collate_fn=lambda sample: sample, batch_size=8)
+        >>> states = np.random.default_rng(0).normal(size=(51, 4)).astype(np.float32)
+        >>> never = np.zeros((50, 1), bool)
+        >>> index = buffer.extend({"observation": states[:-1], "action": np.zeros(50, np.int64),
+        ...     "next": {"observation": states[1:], "reward": np.ones((50, 1), np.float32),
+        ...              "terminated": never, "truncated": never}})
+        >>> buffer.sample()["next", "observation"].shape
+        torch.Size([8, 4])
     """
+
+    _storage: Any  # a MapStorage once it is registered
 
     def __init__(
         self,
@@ -118,22 +117,26 @@ class GWRWriter(Writer):
         seed: int = 0,
     ) -> None:
         super().__init__()
-        _check_ranges(locals())
+        check_constants(locals())
         self.embedding = embedding
         self.stack, self.num_envs = stack, num_envs
         self.metric_scale, self.scale_samples, self.seed = metric_scale, scale_samples, seed
         self.scale: float | None = None
         self._rule = Rule(
-            float(activation_threshold),
-            float(habituation_threshold),
-            *(float(v) for v in (eps_b, eps_n, tau_b, tau_n, kappa)),
-            int(max_age),
-            float(context_beta),
-            float(phi),
-            int(n_step),
-            float(gamma),
-            int(seed) & 0xFFFFFFFF,
-            np.ones(1),
+            activation_threshold=float(activation_threshold),
+            habituation_threshold=float(habituation_threshold),
+            eps_b=float(eps_b),
+            eps_n=float(eps_n),
+            tau_b=float(tau_b),
+            tau_n=float(tau_n),
+            kappa=float(kappa),
+            max_age=int(max_age),
+            context_beta=float(context_beta),
+            phi=float(phi),
+            n_step=int(n_step),
+            gamma=float(gamma),
+            seed=int(seed) & 0xFFFFFFFF,
+            alphas=np.ones(1),
         )
 
     def register_storage(self, storage: Storage) -> None:
@@ -300,10 +303,9 @@ class GWRWriter(Writer):
         state: State = {"scale": self.scale, "warm": self._warm}
         state |= {"stacks": self._stacks, "fresh": self._fresh}
         state |= {f"streams.{name}": array for name, array in streams.items()}
-        state |= {f"pending.{field}": pending[field] for field in PENDING.names}
+        state |= columns("pending", pending)
         state |= {f"embedding.{k}": v for k, v in self.embedding.state_dict().items()}
-        events = self._warm_events[: self._warm]
-        state |= {f"warm_events.{field}": events[field] for field in EVENT.names}
+        state |= columns("warm_events", self._warm_events[: self._warm])
         state["warm_frames"] = self._warm_frames[: self._warm]
         return state
 
@@ -316,7 +318,7 @@ class GWRWriter(Writer):
         streams = self._streams._asdict()
         pending = streams.pop("pending")
         arrays = {f"streams.{name}": array for name, array in streams.items()}
-        arrays |= {f"pending.{field}": pending[field] for field in PENDING.names}
+        arrays |= columns("pending", pending)
         arrays |= {"stacks": self._stacks, "fresh": self._fresh}
         for name, array in arrays.items():
             if state_dict[name].shape != array.shape:
@@ -335,8 +337,8 @@ class GWRWriter(Writer):
         self._make_warmup(0 if self.scale is not None else self.scale_samples)
         self._warm = int(state_dict["warm"])
         self._warm_frames[: self._warm] = state_dict["warm_frames"]
-        for field in EVENT.names:
-            self._warm_events[field][: self._warm] = state_dict[f"warm_events.{field}"]
+        for field, column in columns("warm_events", self._warm_events[: self._warm]).items():
+            column[:] = state_dict[field]
 
     def dumps(self, path: Any) -> None:
         """Save into a folder (TorchRL's interface)."""
@@ -363,28 +365,3 @@ class GWRWriter(Writer):
             assert not contexts[ended].any(), "an ended episode's contexts are not empty"
         else:
             assert self._warm < self.scale_samples, "the scale is overdue"
-
-
-def _check_ranges(values: Mapping[str, Any]) -> None:
-    """Refuse constants with which GWR-R is not defined."""
-    for name in ("activation_threshold", "habituation_threshold"):
-        if not 0.0 < values[name] <= 1.0:
-            key = f"threshold.{name.removesuffix('_threshold')}"
-            raise UserError(f"{key}={values[name]}: give a number above 0 and up to 1")
-    for name in ("eps_b", "eps_n", "context_beta", "phi", "gamma"):
-        if not 0.0 <= values[name] <= 1.0:
-            raise UserError(f"memory.{name}={values[name]}: give a number from 0 to 1")
-    for name in ("tau_b", "tau_n"):
-        if not 0.0 < values[name] * values["kappa"] <= 1.0 or values["kappa"] <= 1.0:
-            raise UserError(
-                f"memory.{name}={values[name]}, memory.kappa={values['kappa']}: habituation falls "
-                "to 1 - 1 / kappa for kappa above 1 and tau * kappa above 0 and up to 1"
-            )
-    for name, most in (("max_age", None), ("stack", None), ("num_envs", None), ("n_step", 255)):
-        if values[name] < 1 or (most and values[name] > most):
-            raise UserError(f"memory.{name}={values[name]}: give 1 to {most or 'any number'}")
-    if values["scale_samples"] < 2:
-        raise UserError(f"memory.scale_samples={values['scale_samples']}: give at least 2")
-    scale = values["metric_scale"]
-    if scale != "auto" and (isinstance(scale, str) or not scale > 0.0):
-        raise UserError(f"memory.metric.scale={scale}: give auto or a number above 0")

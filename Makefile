@@ -1,0 +1,49 @@
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.complete
+ARGS ?=
+
+.PHONY: help setup train test test-fast lint format type check bench clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## build .venv from pyproject.toml and constraints.txt
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit("rlmem needs Python 3.11 or newer: make PYTHON=python3.11 setup") if sys.version_info < (3, 11) else None'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+train: $(STAMP) ## train: make train ARGS="memory=per env=pong"
+	$(BIN)/python train.py $(if $(ARGS),$(ARGS),memory=gwr env=road_runner trainer.max_env_steps=40000 agent.learning_starts=4000 agent.epsilon.decay_steps=20000 evaluation.every=10000)
+
+test: $(STAMP) ## all tests
+	$(BIN)/python -m pytest -n 2 $(ARGS)
+
+test-fast: $(STAMP) ## tests that take no training run
+	$(BIN)/python -m pytest -n 2 -m "not slow" $(ARGS)
+
+lint: $(STAMP) ## ruff and the direction of imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+
+format: $(STAMP) ## ruff format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+type: $(STAMP) ## pyright on rlmem/
+	$(BIN)/pyright
+
+check: lint type test ## what must be green before a commit
+
+bench: $(STAMP) ## speed and bytes against bare loops (and peers, where installed)
+	$(BIN)/python benchmarks/run.py all
+
+clean: ## remove .venv and caches
+	rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

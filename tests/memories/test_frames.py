@@ -1,0 +1,293 @@
+"""FrameStorage against a store that keeps every stack, and against ale-py's own stacks."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium.vector import AutoresetMode
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tensordict import TensorDict, assert_close
+
+from rlmem.memories import FrameStorage, RingWriter
+from tests.memories.helpers import RandomEnvs, vector_block
+
+GAMMA = 0.9
+FRAME = (1, 2, 2)
+
+
+class DenseReference:
+    """All transitions ever, with their whole stacks, in lists."""
+
+    def __init__(self, stack: int, num_envs: int) -> None:
+        self.stack, self.rows = stack, []
+        self.running: list[np.ndarray | None] = [None] * num_envs
+
+    def extend(self, block: dict[str, Any]) -> None:
+        following = block["next"]
+        for i, env in enumerate(block["env_id"]):
+            if self.running[env] is None:
+                padding = [np.zeros_like(block["observation"][i])] * (self.stack - 1)
+                self.running[env] = np.concatenate([*padding, block["observation"][i]])
+            before, channels = self.running[env], len(block["observation"][i])
+            after = np.concatenate([before[channels:], following["observation"][i]])
+            flags = bool(following["terminated"][i, 0]), bool(following["truncated"][i, 0])
+            reward = float(following["reward"][i, 0])
+            self.rows.append((env, before, block["action"][i], after, reward, flags))
+            self.running[env] = None if any(flags) else after
+
+    def get(self, seq: int, n_step: int) -> tuple:
+        """(observation, action, next observation, reward, flags, steps) from row `seq` on."""
+        env, observation, action, after, total, flags = self.rows[seq]
+        steps = 1
+        for other, _, _, later, reward, ends in self.rows[seq + 1 :]:
+            if any(flags) or steps == n_step:
+                break
+            if other == env:
+                after, total, flags = later, total + GAMMA**steps * reward, ends
+                steps += 1
+        return observation, action, after, total, flags, steps
+
+
+def assert_holds_newest(storage: FrameStorage, reference: DenseReference) -> None:
+    """Every live slot of the storage gives what the reference has."""
+    written = len(reference.rows)
+    live = range(max(0, written - storage.max_size), written)
+    assert len(storage) == len(live)
+    sample = storage.get(torch.tensor([seq % storage.max_size for seq in live]))
+    expected = zip(*(reference.get(seq, storage.n_step) for seq in live), strict=True)
+    observation, action, after, reward, flags, steps = (np.array(column) for column in expected)
+    np.testing.assert_array_equal(sample["observation"].numpy(), observation)
+    np.testing.assert_array_equal(sample["action"].numpy(), action)
+    np.testing.assert_array_equal(sample["next", "observation"].numpy(), after)
+    np.testing.assert_allclose(sample["next", "reward"].squeeze(-1), reward, 1e-5, 1e-5)
+    np.testing.assert_array_equal(sample["next", "terminated"].squeeze(-1), flags[:, 0])
+    np.testing.assert_array_equal(sample["next", "truncated"].squeeze(-1), flags[:, 1])
+    np.testing.assert_array_equal(sample["next", "done"].squeeze(-1), flags.any(1))
+    np.testing.assert_array_equal(sample["steps_to_next"].squeeze(-1), steps)
+
+
+def copy_of(storage: FrameStorage) -> FrameStorage:
+    """A fresh storage that loaded the state of another."""
+    fresh = FrameStorage(
+        storage.max_size,
+        storage.frame_shape,
+        storage.dtype,
+        stack=storage.stack,
+        num_envs=storage.num_envs,
+        n_step=storage.n_step,
+        gamma=storage.gamma,
+    )
+    fresh.load_state_dict({k: np.copy(v) for k, v in storage.state_dict().items()})
+    return fresh
+
+
+cases = st.fixed_dictionaries(
+    {
+        "num_envs": st.integers(1, 4),
+        "spare": st.integers(0, 20),  # slots beyond one an env
+        "n_step": st.integers(1, 5),
+        "end": st.sampled_from([0.0, 0.1, 0.5, 1.0]),
+        "blocks": st.lists(st.integers(1, 40), min_size=1, max_size=6),
+        "reload": st.integers(0, 6),  # before which block the state makes a round trip
+        "seed": st.integers(0, 2**16),
+    }
+)
+
+
+def run_case(case: dict[str, Any], stack: int, shape: tuple, dtype: Any, in_turn: bool) -> None:
+    num_envs = case["num_envs"]
+    envs = RandomEnvs(np.random.default_rng(case["seed"]), shape, dtype, num_envs, case["end"])
+    storage = FrameStorage(
+        num_envs + case["spare"],
+        shape,
+        dtype,
+        stack=stack,
+        num_envs=num_envs,
+        n_step=case["n_step"],
+        gamma=GAMMA,
+    )
+    reference, cursor = DenseReference(stack, num_envs), 0
+    for number, rows in enumerate(case["blocks"]):
+        if number == case["reload"]:
+            storage = copy_of(storage)
+            storage.check_valid()
+        block = envs.block(rows, in_turn=in_turn)
+        storage.set((cursor + np.arange(rows)) % storage.max_size, block)
+        cursor += rows
+        reference.extend(block)
+        storage.check_valid()
+        assert_holds_newest(storage, reference)
+
+
+@given(case=cases, stack=st.sampled_from([1, 4]))
+@settings(max_examples=150, deadline=None)
+def test_every_live_slot_of_stacked_frames_is_exact(case: dict[str, Any], stack: int) -> None:
+    run_case(case, stack, FRAME, np.uint8, in_turn=True)
+
+
+@given(case=cases)
+@settings(max_examples=80, deadline=None)
+def test_every_live_slot_is_exact_when_envs_write_in_any_order(case: dict[str, Any]) -> None:
+    run_case(case, 1, FRAME, np.uint8, in_turn=False)
+
+
+@given(case=cases)
+@settings(max_examples=80, deadline=None)
+def test_every_live_slot_of_vectors_is_exact(case: dict[str, Any]) -> None:
+    run_case(case, 1, (3,), np.float32, in_turn=True)
+
+
+@pytest.mark.parametrize("game", ["breakout", "road_runner"])
+def test_stacks_equal_those_that_ale_py_makes(game: str) -> None:
+    from ale_py.vector_env import AtariVectorEnv
+
+    env = AtariVectorEnv(
+        game,
+        2,
+        stack_num=4,
+        frameskip=4,
+        repeat_action_probability=0.25,
+        reward_clipping=False,
+        noop_max=0,
+        max_num_frames_per_episode=400,
+        autoreset_mode=AutoresetMode.SAME_STEP,
+        num_threads=1,
+    )
+    rng, storage = np.random.default_rng(0), FrameStorage(600, (1, 84, 84), stack=4, num_envs=2)
+    stacks, _ = env.reset(seed=np.array([1, 2]))
+    seen = {name: [] for name in ("observation", "next", "reward", "done")}
+    writer = RingWriter()
+    writer.register_storage(storage)
+    for _ in range(300):
+        action = rng.integers(env.single_action_space.n, size=2)
+        after, reward, terminated, truncated, info = env.step(action)
+        done = terminated | truncated
+        true_after = after.copy()
+        if done.any():
+            true_after[done] = np.stack(list(info["final_obs"][done]))
+        writer.extend(
+            {
+                "observation": stacks[:, -1:],
+                "action": action,
+                "env_id": np.arange(2),
+                "next": {
+                    "observation": true_after[:, -1:],
+                    "reward": reward[:, None].astype(np.float32),
+                    "terminated": terminated[:, None],
+                    "truncated": truncated[:, None],
+                },
+            }
+        )
+        for name, value in (("observation", stacks), ("next", true_after)):
+            seen[name].append(value.copy())
+        seen["reward"].append(reward)
+        seen["done"].append(done)
+        stacks = after.copy()
+    env.close()
+    storage.check_valid()
+    assert np.concatenate(seen["done"]).sum() >= 4  # episodes began and ended on the way
+    sample = storage.get(torch.arange(600))
+    np.testing.assert_array_equal(sample["observation"], np.concatenate(seen["observation"]))
+    np.testing.assert_array_equal(sample["next", "observation"], np.concatenate(seen["next"]))
+    np.testing.assert_array_equal(
+        sample["next", "reward"].squeeze(-1), np.concatenate(seen["reward"]).astype(np.float32)
+    )
+
+
+def test_a_single_transition_is_a_block_of_one() -> None:
+    storage = FrameStorage(5, (4,), np.float32)
+    block = vector_block(1)
+    row = TensorDict(
+        {
+            "observation": block["observation"][0],
+            "action": block["action"][0],
+            "next": {k: v[0] for k, v in block["next"].items()},
+        }
+    )
+    storage.set(0, row)
+    np.testing.assert_array_equal(storage.get(0)["observation"], block["observation"][0])
+
+
+def test_get_of_many_minibatches_is_get_of_each() -> None:
+    storage = FrameStorage(30, FRAME, stack=4, n_step=2)
+    envs = RandomEnvs(np.random.default_rng(0), FRAME, np.uint8)
+    storage.set(torch.arange(30), envs.block(30))
+    index = torch.randint(30, (3, 8), generator=torch.Generator().manual_seed(0))
+    assert_close(storage.get(index), torch.stack([storage.get(row) for row in index]))
+
+
+def test_a_fuller_storage_takes_over_the_state_of_an_emptier_one() -> None:
+    storage, other = FrameStorage(20, (4,), np.float32), FrameStorage(20, (4,), np.float32)
+    storage.set(torch.arange(5), vector_block(5, seed=1))
+    other.set(torch.arange(18), vector_block(18, seed=2))
+    other.load_state_dict(storage.state_dict())
+    other.check_valid()
+    assert_close(other.get(torch.arange(5)), storage.get(torch.arange(5)))
+
+
+def test_slots_out_of_order_are_refused() -> None:
+    storage = FrameStorage(20, (4,), np.float32)
+    with pytest.raises(ValueError, match="slot 3 was written, 0 comes next"):
+        storage.set(torch.arange(3, 8), vector_block(5))
+
+
+def test_a_stack_instead_of_a_frame_is_refused() -> None:
+    storage = FrameStorage(20, FRAME, stack=4)
+    block = RandomEnvs(np.random.default_rng(0), (4, 2, 2), np.uint8).block(3)
+    with pytest.raises(ValueError, match="one frame a transition, not a stack"):
+        storage.set(torch.arange(3), block)
+
+
+def test_another_dtype_is_refused() -> None:
+    storage = FrameStorage(20, (4,), np.uint8)
+    with pytest.raises(ValueError, match="observation float32"):
+        storage.set(torch.arange(3), vector_block(3))
+
+
+@pytest.mark.parametrize("env_id", [-1, 2])
+def test_an_env_id_out_of_range_is_refused(env_id: int) -> None:
+    storage = FrameStorage(20, (4,), np.float32, num_envs=2)
+    block = {**vector_block(3), "env_id": np.array([0, 1, env_id])}
+    with pytest.raises(ValueError, match="num_envs=2"):
+        storage.set(torch.arange(3), block)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"capacity": 1, "num_envs": 2}, {"capacity": 0}, {"stack": 0}, {"n_step": 0}]
+)
+def test_impossible_sizes_are_refused(changes: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match="at least"):
+        FrameStorage(**{"capacity": 10, "frame_shape": FRAME, **changes})
+
+
+@pytest.mark.parametrize(
+    "other", [{"capacity": 5}, {"frame_shape": (5,)}, {"num_envs": 2}], ids=lambda d: next(iter(d))
+)
+def test_a_state_of_another_shape_is_refused(other: dict[str, Any]) -> None:
+    storage = FrameStorage(20, (4,), np.float32)
+    storage.set(torch.arange(10), vector_block(10))
+    with pytest.raises(ValueError, match="the saved memory"):
+        FrameStorage(
+            **{"capacity": 20, "frame_shape": (4,), "dtype": np.float32, **other}
+        ).load_state_dict(storage.state_dict())
+
+
+def test_projected_footprint_is_reached_by_a_full_ring_of_one_endless_episode() -> None:
+    storage = FrameStorage(50, FRAME, stack=4)
+    projected = storage.projected_footprint()
+    storage.set(
+        torch.arange(100) % 50,
+        RandomEnvs(np.random.default_rng(0), FRAME, np.uint8, end=0).block(100),
+    )
+    assert storage.footprint() == projected
+
+
+def test_a_column_is_freed_and_used_again_so_that_the_final_frames_stay_bounded() -> None:
+    storage = FrameStorage(10, FRAME, stack=4)
+    envs = RandomEnvs(np.random.default_rng(0), FRAME, np.uint8, end=1.0)
+    for start in range(0, 1000, 10):
+        storage.set((start + torch.arange(10)) % 10, envs.block(10))
+    frame_bytes = int(np.prod(FRAME))
+    assert storage.footprint()["final_frames"] == 10 * frame_bytes

@@ -1,0 +1,154 @@
+"""Sum trees and the rank heap against plain loops."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rlmem.memories.samplers.rank_heap import RankHeap
+from rlmem.memories.samplers.sum_tree import SumTree, TensorSumTree
+
+BELOW_ONE = float(np.nextafter(1.0, 0.0))
+
+
+def draw(weights: list[float], u: float) -> int:
+    """The item whose part of the total holds u, by a plain loop."""
+    mass, total = u * sum(weights), 0.0
+    last = max(i for i, w in enumerate(weights) if w > 0)
+    for i, weight in enumerate(weights):
+        total += weight
+        if mass < total:
+            return min(i, last)
+    return last
+
+
+class OnTensors:
+    """TensorSumTree, spoken to in numpy."""
+
+    def __init__(self, capacity: int) -> None:
+        self.tree = TensorSumTree(capacity, "cpu")
+
+    def update(self, index: np.ndarray, value: np.ndarray) -> None:
+        self.tree.update(torch.from_numpy(index), torch.from_numpy(value))
+
+    def draw(self, u: np.ndarray) -> np.ndarray:
+        return self.tree.draw(torch.from_numpy(u)).numpy()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.tree, name)
+
+
+either = pytest.mark.parametrize("make", [SumTree, OnTensors])
+# Whole numbers below 2^20, so that every order of summing gives the same float64.
+weight = st.one_of(st.just(0), st.integers(1, 2**20))
+
+
+@either
+@given(data=st.data(), capacity=st.integers(1, 70))
+@settings(max_examples=150, deadline=None)
+def test_weights_totals_and_draws_are_exact(make: Any, data: Any, capacity: int) -> None:
+    tree, weights = make(capacity), [0.0] * capacity
+    index = st.integers(0, capacity - 1)
+    updates = data.draw(
+        st.lists(st.lists(st.tuples(index, weight), max_size=20), min_size=1, max_size=5)
+    )
+    for pairs in updates:
+        for i, value in pairs:  # of an item given twice, the last value stands
+            weights[i] = float(value)
+        tree.update(
+            np.array([i for i, _ in pairs], np.int64), np.array([v for _, v in pairs], np.float64)
+        )
+        tree.check_valid()
+        assert tree.leaves().tolist() == weights
+        assert tree.total == sum(weights)
+        if sum(weights) == 0:
+            continue
+        edges = [0.0, 0.25, 0.5, 0.75, BELOW_ONE]
+        u = np.array(edges + data.draw(st.lists(st.floats(0, 1, exclude_max=True), max_size=10)))
+        drawn = tree.draw(u)
+        assert drawn.tolist() == [draw(weights, x) for x in u]
+        assert all(weights[i] > 0 for i in drawn)
+
+
+@either
+@given(
+    values=st.lists(st.one_of(st.just(0.0), st.floats(1e-12, 1e12)), min_size=1, max_size=40),
+    seed=st.integers(0, 2**16),
+)
+@settings(max_examples=100, deadline=None)
+def test_an_item_of_weight_zero_is_never_drawn(make: Any, values: list[float], seed: int) -> None:
+    values = [*values, 1.0, 0.0]
+    tree = make(len(values))
+    tree.update(np.arange(len(values)), np.array(values))
+    u = np.append(np.random.default_rng(seed).random(200), BELOW_ONE)
+    assert all(values[i] > 0 for i in tree.draw(u))
+
+
+@either
+def test_an_empty_tree_draws_nothing(make: Any) -> None:
+    with pytest.raises(ValueError, match="no item has a positive weight"):
+        make(5).draw(np.array([0.5]))
+
+
+@given(
+    values=st.lists(weight, min_size=1, max_size=40),
+    more=st.integers(0, 100),
+)
+@settings(max_examples=50, deadline=None)
+def test_growing_keeps_the_weights_and_makes_room(values: list[int], more: int) -> None:
+    tree = SumTree(len(values))
+    tree.update(np.arange(len(values)), np.array(values, np.float64))
+    capacity = len(values) + more
+    tree.grow(capacity)
+    tree.check_valid()
+    assert tree.leaves().tolist() == [*values, *[0] * more]
+    tree.update(np.array([capacity - 1]), np.array([7.0]))
+    assert tree.draw(np.array([BELOW_ONE])).tolist() == [capacity - 1]
+
+
+@either
+def test_loading_leaves_replaces_all_weights(make: Any) -> None:
+    tree = make(7)
+    tree.update(np.arange(7), np.full(7, 3.0))
+    tree.load_leaves(np.array([1.0, 2.0]))
+    tree.check_valid()
+    assert tree.leaves().tolist() == [1, 2, 0, 0, 0, 0, 0]
+    assert tree.total == 3
+
+
+def test_a_long_row_of_updates_gathers_no_rounding_error() -> None:
+    rng, tree = np.random.default_rng(0), SumTree(100)
+    for _ in range(2000):
+        tree.update(rng.integers(100, size=8), rng.random(8) * 10.0 ** rng.integers(-8, 8, 8))
+    rebuilt = SumTree(100)
+    rebuilt.load_leaves(tree.leaves())
+    assert tree.total == rebuilt.total
+
+
+@given(
+    capacity=st.integers(1, 30),
+    updates=st.lists(
+        st.lists(st.tuples(st.integers(0, 29), st.floats(0, 100)), max_size=15), max_size=6
+    ),
+)
+@settings(max_examples=150, deadline=None)
+def test_the_heap_keeps_its_invariant_and_sorts_exactly(capacity: int, updates: list) -> None:
+    heap, priority = RankHeap(capacity), {}
+    for pairs in updates:
+        pairs = [(i % capacity, value) for i, value in pairs]
+        priority.update(dict(pairs))
+        heap.update(
+            np.array([i for i, _ in pairs], np.int64), np.array([v for _, v in pairs], np.float64)
+        )
+        heap.check_valid()
+        assert heap.size == len(priority)
+        if priority:
+            assert priority[int(heap.item_at(np.array([0]))[0])] == max(priority.values())
+    heap.sort()
+    heap.check_valid()
+    items = heap.item_at(np.arange(heap.size)).tolist()
+    assert sorted(items) == sorted(priority)
+    assert [priority[i] for i in items] == sorted(priority.values(), reverse=True)
