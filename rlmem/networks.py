@@ -4,6 +4,7 @@ All take the observation as it is stored (uint8 frames, 0/1 planes, float vector
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 from torch import nn
@@ -28,7 +29,7 @@ class DuelingHead(nn.Module):
 def _head(features: int, hidden: Sequence[int], num_actions: int, dueling: bool) -> nn.Module:
     layers: list[nn.Module] = []
     widths = [features, *(hidden[:-1] if dueling else hidden)]
-    for before, after in zip(widths, widths[1:], strict=False):
+    for before, after in pairwise(widths):
         layers += [nn.Linear(before, after), nn.ReLU()]
     if dueling:
         layers.append(DuelingHead(widths[-1], hidden[-1], num_actions))

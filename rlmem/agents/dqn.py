@@ -47,6 +47,7 @@ class DQN(lightning.LightningModule):
         )
         self.target = copy.deepcopy(self.online).requires_grad_(False)
         discounts = torch.tensor([cfg.gamma**k for k in range(cfg.n_step + 1)])
+        self.discounts: torch.Tensor
         self.register_buffer("discounts", discounts, persistent=False)
         self.grad_steps = 0
         # In gradient steps, as the agent sees no environment.
@@ -68,9 +69,7 @@ class DQN(lightning.LightningModule):
         return schedule.start + fraction * (schedule.end - schedule.start)
 
     @torch.no_grad()
-    def act(
-        self, observation: np.ndarray, epsilon: float, rng: np.random.Generator
-    ) -> np.ndarray:
+    def act(self, observation: np.ndarray, epsilon: float, rng: np.random.Generator) -> np.ndarray:
         """Epsilon-greedy actions.
 
         Args:
@@ -97,7 +96,7 @@ class DQN(lightning.LightningModule):
         """
         if batch.shape[0] == 0:
             return {"td_error": torch.empty(batch.shape), "loss": torch.empty(0)}
-        following = batch["next"]
+        following: Any = batch["next"]
         columns = (
             batch["observation"],
             batch["action"],

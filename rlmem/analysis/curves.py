@@ -81,7 +81,9 @@ def plot_runs(run_dirs: list[Path], out: Path) -> None:
                 color=colour,
             )
     scores.set(xlabel="env steps", ylabel="return")
-    scores.set_title(f"{labels[0][1]}: last 100 training episodes (line), evaluations (dots)", size=9)
+    scores.set_title(
+        f"{labels[0][1]}: last 100 training episodes (line), evaluations (dots)", size=9
+    )
     scores.legend(frameon=False)
     size.set(xlabel="env steps", ylabel="memory [MiB]", yscale="log")
     size.set_title("bytes held by the memory", size=9)

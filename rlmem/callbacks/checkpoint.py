@@ -1,8 +1,8 @@
 """Saving a run so that it can go on: model, optimizer, counters, random generators, memory.
 
-A checkpoint is a folder `checkpoints/last/` of safetensors, npy and JSON files (nothing is pickled).
-It is written beside the previous one and put in its place when complete, so that a kill in the middle
-leaves the previous one valid.
+A checkpoint is a folder `checkpoints/last/` of safetensors, npy and JSON files (nothing is
+pickled). It is written beside the previous one and put in its place when complete, so that a kill
+in the middle leaves the previous one valid.
 """
 
 import json
@@ -160,9 +160,7 @@ class Checkpointing(lightning.Callback):
 
     def save(self, agent: Any, *, with_memory: bool = True) -> None:
         """Save now."""
-        save_checkpoint(
-            self.folder, agent, self.stream, self.recorder, with_memory=with_memory
-        )
+        save_checkpoint(self.folder, agent, self.stream, self.recorder, with_memory=with_memory)
 
     def save_if_best(self, agent: Any) -> None:
         """Keep the model of the best evaluation as checkpoints/best.ckpt (weights only)."""

@@ -1,4 +1,4 @@
-"""What a user sees while a run goes on: one bar (or one line now and then), and a table at the end."""
+"""What a user sees of a run: one bar (or a line now and then), and a table at the end."""
 
 import sys
 import time

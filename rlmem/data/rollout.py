@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -80,7 +81,7 @@ def evaluate_policy(
                 returns[i].append(float(total[i]))
                 lengths[i].append(int(length[i]))
             total[i], length[i] = 0.0, 0
-    return EvaluationResult(sum(returns, []), sum(lengths, []))
+    return EvaluationResult([*chain(*returns)], [*chain(*lengths)])
 
 
 class Video:

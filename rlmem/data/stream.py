@@ -122,9 +122,7 @@ class EnvStepStream:
             self._seed_envs()
         for _ in range(self.config.vector_steps):
             started = time.perf_counter()
-            action = self.policy(
-                self.stack.observation, self.epsilon(self.env_steps), self._rng
-            )
+            action = self.policy(self.stack.observation, self.epsilon(self.env_steps), self._rng)
             acted = time.perf_counter()
             rows.append(self._step(action))
             self.seconds["act"] += acted - started

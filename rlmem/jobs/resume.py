@@ -73,8 +73,8 @@ def resolve_run_dir(cfg: DictConfig, output_dir: Path, multirun: bool) -> tuple[
         if multirun:  # the same sweep again: go on with its jobs
             return _checked(output_dir, asked), find_checkpoint(output_dir) is not None
         raise UserError(
-            f"hydra.run.dir={output_dir}: holds a run already; resume={output_dir} goes on with it, "
-            "another directory starts a new one"
+            f"hydra.run.dir={output_dir}: holds a run already; resume={output_dir} goes on with "
+            "it, another directory starts a new one"
         )
     if cfg.resume == "auto":
         found = output_dir if multirun else _newest_unfinished(output_dir, asked)
@@ -98,8 +98,8 @@ def _checked(run_dir: Path, asked: dict[str, Any]) -> Path:
     if changed:
         more = f" (and {len(changed) - 1} more)" if len(changed) > 1 else ""
         raise UserError(
-            f"resume={run_dir}: that is another run: {changed[0]}{more}; give the same overrides, "
-            "or only resume=<run directory>, which repeats them"
+            f"resume={run_dir}: that is another run: {changed[0]}{more}; give the same "
+            "overrides, or only resume=<run directory>, which repeats them"
         )
     return run_dir
 

@@ -25,7 +25,7 @@ def versions() -> dict[str, str]:
 
 
 def git_commit() -> str | None:
-    """The commit of the checkout that rlmem runs from, with `-dirty` if changed; None outside git."""
+    """The commit of rlmem's checkout, with `-dirty` if files changed; None outside git."""
     here = Path(__file__).resolve().parent
     try:
         result = subprocess.run(

@@ -195,10 +195,10 @@ def train(cfg: DictConfig) -> float | None:
     multirun = HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN
     run_dir, resuming = resolve_run_dir(cfg, output_dir, multirun)
     done = read_summary(run_dir)
-    if resuming or multirun:
-        if done and done["status"] == "finished" and done["env_steps"] >= cfg.trainer.max_env_steps:
-            print(f"finished already: {run_dir}")
-            return done["eval_return_mean"]
+    finished = done is not None and done["status"] == "finished"
+    if done and finished and done["env_steps"] >= cfg.trainer.max_env_steps:
+        print(f"finished already: {run_dir}")
+        return done["eval_return_mean"]
     run_dir.mkdir(parents=True, exist_ok=True)
     run = Run(cfg, run_dir)
     torch.set_num_threads(cfg.trainer.threads or useful_threads(run.stream.env.spec))

@@ -19,11 +19,30 @@ from rlmem.memories.writers.ring import RingWriter
 class TransitionSpec(Protocol):
     """What a memory must know of the environment."""
 
-    frame_shape: tuple[int, ...]
-    dtype: np.dtype
-    stack: int
-    num_envs: int
-    num_actions: int
+    @property
+    def frame_shape(self) -> tuple[int, ...]:
+        """Shape of one frame."""
+        ...
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Of a frame."""
+        ...
+
+    @property
+    def stack(self) -> int:
+        """Frames in an observation."""
+        ...
+
+    @property
+    def num_envs(self) -> int:
+        """Environments that write in turn."""
+        ...
+
+    @property
+    def num_actions(self) -> int:
+        """Size of the discrete action set."""
+        ...
 
     @property
     def input_scale(self) -> float:
@@ -58,12 +77,11 @@ def make_memory(
         activation_threshold, habituation_threshold: of GWR.
         seed: of every draw.
     """
-    sampler = _sampler(cfg.sampler, cfg.capacity, batch_size)
     if cfg.storage.kind == "map":
         storage, writer = _map(
             cfg, spec, n_step, gamma, activation_threshold, habituation_threshold, seed
         )
-        return ReplayMemory(storage, sampler, writer, seed=seed)
+        return ReplayMemory(storage, VisitSampler(storage.projected_edges), writer, seed=seed)
     ring = FrameStorage(
         cfg.capacity,
         spec.frame_shape,
@@ -73,6 +91,7 @@ def make_memory(
         n_step=n_step,
         gamma=gamma,
     )
+    sampler = _sampler(cfg.sampler, cfg.capacity, batch_size)
     return ReplayMemory(ring, sampler, RingWriter(), seed=seed)
 
 
@@ -96,9 +115,7 @@ def _sampler(cfg: Any, capacity: int, batch_size: int) -> ReplaySampler:
         )
     if cfg.kind == "latest":
         return LatestSampler(history=batch_size)
-    return {"uniform": UniformSampler, "combined": CombinedSampler, "visits": VisitSampler}[
-        cfg.kind
-    ]()
+    return CombinedSampler() if cfg.kind == "combined" else UniformSampler()
 
 
 def _map(

@@ -57,7 +57,7 @@ class ReplayMemory:
         return len(self.storage)
 
     def extend(self, block: Any) -> Any:
-        """Take in a block of transitions (see `rlmem.memories.storages.base`); their indices [N]."""
+        """Take in a block of transitions (`rlmem.memories.storages.base`); their indices [N]."""
         index = self.writer.extend(block)
         self.sampler.extend(index)
         self.transitions_seen += len(index)

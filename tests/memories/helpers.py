@@ -46,7 +46,7 @@ class RandomEnvs:
             ends = self.rng.random() < self.end
             terminated = ends and bool(self.rng.integers(2))
             columns["observation"].append(self._frame[env])
-            columns["action"].append(int(self.rng.integers(5)))
+            columns["action"].append(int(self.rng.integers(2)))
             columns["env_id"].append(env)
             following["observation"].append(after)
             following["reward"].append([self.rng.normal()])

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import torch
 from torchrl.data.replay_buffers.samplers import Sampler
-from torchrl.data.replay_buffers.storages import Storage
 
 from rlmem.memories.serialize import State, load_state, save_state
 
@@ -58,7 +57,7 @@ def as_index(index: Any) -> np.ndarray:
     return np.atleast_1d(np.asarray(index, dtype=np.int64))
 
 
-def require_items(storage: Storage) -> int:
+def require_items(storage: Any) -> int:
     """Number of stored items.
 
     Raises:

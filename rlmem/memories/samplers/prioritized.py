@@ -1,13 +1,15 @@
 """Prioritized experience replay (Schaul et al. 2016, arXiv 1511.05952).
 
-`PrioritizedSampler` is the proportional variant: P(i) ~ (|delta_i| + eps)^alpha, 16 bytes an item.
-`RankSampler` is the rank-based one: P(i) ~ (1 / rank(i))^alpha, 24 bytes an item. Both draw stratified
-(one draw from each of batch_size equal ranges) and return importance weights (N P(i))^-beta, divided
-by the largest of the batch; beta rises linearly over the run. A new transition gets the largest
-priority so far, so that each is seen early.
+`PrioritizedSampler` is the proportional variant: P(i) ~ (|delta_i| + eps)^alpha, 16 bytes an item
+(the capacity rounded up to a power of two). `RankSampler` is the rank-based one:
+P(i) ~ (1 / rank(i))^alpha, 24 bytes an item. Both draw stratified (one draw from each of batch_size
+equal ranges) and return importance weights (N P(i))^-beta, divided by the largest of the batch;
+beta rises linearly over the run. A new transition gets the largest priority so far, so that each is
+seen early.
 
-They are subclasses of TorchRL's `PrioritizedSampler` so that `TensorDictReplayBuffer` sends them the
-TD errors, but share no code with it: its trees live in a C++ extension that has to match torch's build.
+They are subclasses of TorchRL's `PrioritizedSampler` so that `TensorDictReplayBuffer` sends them
+the TD errors, but share no code with it: its trees live in a C++ extension that has to match
+torch's build.
 """
 
 from typing import Any
@@ -61,9 +63,7 @@ class _Prioritized(ReplaySampler, TorchRLPrioritizedSampler):
 
     add = extend
 
-    def update_priority(
-        self, index: Any, priority: Any, *, storage: Storage | None = None
-    ) -> None:
+    def update_priority(self, index: Any, priority: Any, *, storage: Storage | None = None) -> None:
         """Set priorities from TD errors.
 
         Args:

@@ -3,6 +3,8 @@
 16 bytes an item: priority float64, heap position of an item and item at a heap position.
 """
 
+from typing import Any
+
 import numpy as np
 from numba import njit
 
@@ -10,7 +12,7 @@ from rlmem.memories.serialize import State
 
 
 @njit(cache=True)
-def _swap(order: np.ndarray, position: np.ndarray, a: int, b: int) -> None:
+def _swap(order: np.ndarray, position: np.ndarray, a: Any, b: Any) -> None:
     order[a], order[b] = order[b], order[a]
     position[order[a]] = a
     position[order[b]] = b
@@ -65,9 +67,7 @@ class RankHeap:
 
     def update(self, index: np.ndarray, value: np.ndarray) -> None:
         """Add items or change their priorities: index int64 [n], value float64 [n]."""
-        self.size = _update(
-            self._priority, self._order, self._position, self.size, index, value
-        )
+        self.size = _update(self._priority, self._order, self._position, self.size, index, value)
 
     def item_at(self, rank: np.ndarray) -> np.ndarray:
         """Items at heap positions `rank` (int64 [n], 0 is the largest), int64 [n]."""

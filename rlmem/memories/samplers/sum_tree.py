@@ -3,7 +3,7 @@
 A complete binary tree in one float64 array: an inner node holds the sum of its two children, so
 an update rewrites one path to the root and a draw walks one path down. A parent is always the sum
 of its children as they stand (never corrected by a difference), so no rounding error gathers, and
-an item of weight zero is never drawn. Costs 16 bytes an item, capacity rounded up to a power of two.
+an item of weight zero is never drawn. 16 bytes an item, the capacity rounded up to a power of two.
 
 `SumTree` runs on the CPU (numba). `TensorSumTree` keeps the same interface on any torch device:
 cumsum + searchsorted, O(capacity) a draw, which on a GPU is faster than walking a tree.

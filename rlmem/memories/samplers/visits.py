@@ -30,7 +30,7 @@ class VisitSampler(ReplaySampler):
         self._tree = SumTree(_FIRST_EDGES)
 
     def sample(self, storage: Storage, batch_size: int) -> tuple[torch.Tensor, dict]:
-        """Indices int64 [batch_size] and `weight` float32 [batch_size], all 1.
+        """Indices int64 [batch_size] of edges; no further information.
 
         Raises:
             RuntimeError: the map has no edge yet.
@@ -39,7 +39,7 @@ class VisitSampler(ReplaySampler):
         require_items(storage)
         self.synchronise(storage)
         index = self._tree.draw(self.uniform(batch_size).numpy())
-        return torch.from_numpy(index), {"weight": torch.ones(batch_size)}
+        return torch.from_numpy(index), {}
 
     def synchronise(self, storage: MapStorage) -> None:
         """Bring the tree up to the storage's counts."""

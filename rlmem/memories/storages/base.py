@@ -1,7 +1,8 @@
 """What every storage of rlmem shares, and how blocks of transitions are read.
 
-A block is a TensorDict or a nested dict with TorchRL's keys (`observation`, `action`, `("next", ...)`)
-and, when several environments write, `env_id` [N]. Observations are single frames, oldest first.
+A block is a TensorDict or a nested dict with TorchRL's keys (`observation`, `action`,
+`("next", ...)`) and, when several environments write, `env_id` [N]. Observations are single frames,
+oldest first.
 """
 
 from dataclasses import dataclass
@@ -58,7 +59,7 @@ def as_block(data: Any, frame_shape: tuple[int, ...], dtype: np.dtype, num_envs:
             f"holds {np.dtype(dtype)} {frame_shape}: one frame a transition, not a stack"
         )
     truncated = following.get("truncated", None)
-    if "env_id" in data.keys():
+    if "env_id" in set(data.keys()):
         env_id = _array(data["env_id"]).reshape(n).astype(np.int64, copy=False)
         if n and not (env_id.min() >= 0 and env_id.max() < num_envs):
             raise ValueError(f"env_id must lie in [0, {num_envs}): num_envs={num_envs}")
@@ -120,6 +121,13 @@ class ReplayStorage(Storage):
     """Base of the storages: counting bytes, saving without pickle."""
 
     unit = "transitions"  # what the capacity counts
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    def get(self, index: Any) -> TensorDict:
+        """A sample of the index's shape."""
+        raise NotImplementedError
 
     def footprint(self) -> dict[str, int]:
         """Component -> bytes held now (pages of lazily touched arrays count once written)."""

@@ -1,7 +1,10 @@
-"""Index arithmetic of `FrameStorage`: which row of the frame array holds what. No frame is copied here.
+"""Index arithmetic of `FrameStorage`: which row of the frame array holds what. It copies no frame.
 
-Rows of the frame array: 0 is all zeros (the padding before an episode), then the ring, then the pool.
+Rows of the frame array: 0 is all zeros (the padding before an episode), then the ring, then the
+pool.
 """
+
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -21,7 +24,7 @@ def _followed(done: np.ndarray, env: np.ndarray, num_envs: int) -> np.ndarray:
 
 
 @njit(cache=True)
-def _release(slot: int, link: np.ndarray, pool_free: np.ndarray, pool_size: np.ndarray) -> None:
+def _release(slot: Any, link: np.ndarray, pool_free: np.ndarray, pool_size: np.ndarray) -> None:
     if link[slot] < 0:
         pool_free[pool_size[1]] = -1 - link[slot]
         pool_size[1] += 1

@@ -1,13 +1,15 @@
 """Each frame once: a ring of single observations from which stacks are rebuilt at sampling.
 
-A transition costs one frame and 26 bytes of columns. The next observation is the successor's; only
+A transition costs one frame and 22 bytes of columns. The next observation is the successor's; only
 where there is none (an episode's last transition, or the newest of an environment) is a frame kept
-for it in a side pool. Stacks are rebuilt exactly as the environment would stack them, zero-padded at
-an episode's start, and n-step returns are summed at sampling by following the successors, so that one
-storage serves any n. Works for vectors as well (stack=1): each observation once instead of twice.
+for it in a side pool. Stacks are rebuilt exactly as the environment would stack them, zero-padded
+at an episode's start, and n-step returns are summed at sampling by following the successors, so
+that one storage serves any n. Works for vectors as well (stack=1): each observation once instead of
+twice.
 
-Terms: `seq` counts transitions since the start; slot = seq % capacity. The frame ring is longer than
-the capacity by (stack - 1) frames an environment, so that the oldest transition's stack is whole.
+Terms: `seq` counts transitions since the start; slot = seq % capacity. The frame ring is longer
+than the capacity by (stack - 1) frames an environment, so that the oldest transition's stack is
+whole.
 """
 
 from typing import Any
@@ -42,7 +44,7 @@ class FrameStorage(ReplayStorage):
         >>> from tensordict import TensorDict
         >>> from torchrl.data import TensorDictReplayBuffer
         >>> storage = FrameStorage(1000, frame_shape=(1, 84, 84), stack=4)
-        >>> buffer = TensorDictReplayBuffer(storage=storage, batch_size=32)
+        >>> buffer = TensorDictReplayBuffer(storage=storage, batch_size=32, collate_fn=lambda x: x)
         >>> done = torch.zeros(64, 1, dtype=torch.bool)
         >>> frames = torch.randint(255, (65, 1, 84, 84), dtype=torch.uint8)
         >>> _ = buffer.extend(TensorDict({
@@ -53,7 +55,7 @@ class FrameStorage(ReplayStorage):
         >>> buffer.sample()["observation"].shape
         torch.Size([32, 4, 84, 84])
         >>> sum(storage.footprint().values()) // 64  # bytes a transition; two stacks are 56448
-        7304
+        7298
     """
 
     def __init__(
@@ -153,8 +155,9 @@ class FrameStorage(ReplayStorage):
             index: int64 [B] or [U, B] slots (an int gives one transition without batch dimension).
 
         Returns:
-            TensorDict of the index's shape: `observation` and `("next", "observation")` [B, *observation_shape],
-            `action`, `steps_to_next` and `("next", ...)` reward, terminated, truncated, done [B, 1].
+            TensorDict of the index's shape: `observation` and `("next", "observation")`
+            [B, *observation_shape], `action`, `steps_to_next` and `("next", ...)` reward,
+            terminated, truncated, done [B, 1].
         """
         if isinstance(index, (int, np.integer)):
             return self.get(np.array([index]))[0]
@@ -258,13 +261,17 @@ class FrameStorage(ReplayStorage):
         """Take over a state in place.
 
         Raises:
-            ValueError: the state is of a storage of another capacity, frame shape or number of envs.
+            ValueError: the state is of another capacity, frame shape or number of environments.
         """
-        n = len(state_dict["reward"])
-        if n > self.max_size or state_dict["frames"].shape[1] != self._frames.shape[1]:
+        n, row, own = (
+            len(state_dict["reward"]),
+            state_dict["frames"].shape[1],
+            self._frames.shape[1],
+        )
+        if n > self.max_size or row != own:
             raise ValueError(
-                f"the saved memory holds {n} transitions of {state_dict['frames'].shape[1]} values, "
-                f"this one {self.max_size} of {self._frames.shape[1]}"
+                f"the saved memory holds {n} transitions of {row} values, this one "
+                f"{self.max_size} of {own}"
             )
         if len(state_dict["open"]) != self.num_envs:
             raise ValueError(

@@ -27,7 +27,7 @@ class RingWriter(Writer):
         """Write a block of N transitions; their slots int64 [N]."""
         size = self._storage.max_size
         index = torch.arange(self._cursor, self._cursor + len(data["action"])) % size
-        self._storage.set(index, data)
+        self._storage.set(index, data)  # pyright: ignore[reportArgumentType]
         self._cursor = (self._cursor + len(index)) % size
         return index
 

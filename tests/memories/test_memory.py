@@ -1,0 +1,214 @@
+"""ReplayMemory and the factory: samples, bytes, saving."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tensordict import assert_close
+
+from rlmem.config import compose
+from rlmem.envs import EnvSpec
+from rlmem.memories import (
+    CombinedSampler,
+    FrameStorage,
+    LatestSampler,
+    PrioritizedSampler,
+    RankSampler,
+    ReplayMemory,
+    RingWriter,
+    UniformSampler,
+)
+from rlmem.memories.factory import make_memory
+from tests.memories.helpers import RandomEnvs, vector_block
+
+CAPACITY = 50
+SAMPLERS: dict[str, Callable] = {
+    "uniform": UniformSampler,
+    "combined": CombinedSampler,
+    "latest": lambda: LatestSampler(16),
+    "prioritized": lambda: PrioritizedSampler(CAPACITY),
+    "prioritized on a device": lambda: PrioritizedSampler(CAPACITY, device="cpu"),
+    "rank": lambda: RankSampler(CAPACITY, sort_every=100),
+}
+VECTORS = EnvSpec("CartPole-v1", "gym", 1, (4,), np.dtype(np.float32), 1, 2, 1)
+each_sampler = pytest.mark.parametrize("kind", SAMPLERS)
+
+
+def memory_of(kind: str, seed: int = 0) -> ReplayMemory:
+    storage = FrameStorage(CAPACITY, (4,), np.float32)
+    return ReplayMemory(storage, SAMPLERS[kind](), RingWriter(), seed=seed)
+
+
+def train_on(memory: ReplayMemory, batches: int) -> None:
+    """Draw batches and write priorities back."""
+    for _ in range(batches):
+        batch = memory.sample(8)
+        memory.update_priority(batch["index"], batch["next", "reward"].squeeze(-1))
+
+
+def named(memory: str, spec: EnvSpec = VECTORS, *overrides: str) -> ReplayMemory:
+    cfg = compose("train", [f"memory={memory}", "memory.capacity=50", *overrides])
+    return make_memory(
+        cfg.memory,
+        spec,
+        batch_size=8,
+        n_step=1,
+        gamma=0.99,
+        activation_threshold=0.9,
+        habituation_threshold=0.8,
+        seed=0,
+    )
+
+
+@each_sampler
+def test_a_sample_has_the_keys_shapes_and_dtypes_of_a_transition(kind: str) -> None:
+    memory = memory_of(kind)
+    memory.extend(vector_block(30))
+    batch = memory.sample(8, 3)
+    assert {key if isinstance(key, str) else key[1] for key in batch.keys(True, True)} == {
+        *("observation", "action", "steps_to_next", "index", "weight"),
+        *("reward", "terminated", "truncated", "done"),
+    }
+    assert {k: (tuple(batch[k].shape), batch[k].dtype) for k in batch.keys(True, True)} == {
+        "observation": ((3, 8, 4), torch.float32),
+        ("next", "observation"): ((3, 8, 4), torch.float32),
+        "action": ((3, 8), torch.int64),
+        "index": ((3, 8), torch.int64),
+        "weight": ((3, 8, 1), torch.float32),
+        "steps_to_next": ((3, 8, 1), torch.int64),
+        ("next", "reward"): ((3, 8, 1), torch.float32),
+        ("next", "terminated"): ((3, 8, 1), torch.bool),
+        ("next", "truncated"): ((3, 8, 1), torch.bool),
+        ("next", "done"): ((3, 8, 1), torch.bool),
+    }
+    assert memory.sample(8).batch_size == (8,)
+
+
+@each_sampler
+def test_each_minibatch_is_weighted_on_its_own(kind: str) -> None:
+    memory = memory_of(kind)
+    memory.extend(vector_block(30))
+    train_on(memory, 5)
+    weight = memory.sample(8, 4)["weight"]
+    assert (weight.amax((1, 2)) == 1).all()
+    assert (weight > 0).all()
+    if kind in ("uniform", "combined", "latest"):
+        assert (weight == 1).all()
+
+
+def test_an_index_names_the_transition_that_was_drawn() -> None:
+    memory = memory_of("uniform")
+    block = vector_block(30)
+    memory.extend(block)
+    batch = memory.sample(8, 2)
+    np.testing.assert_array_equal(batch["observation"], block["observation"][batch["index"]])
+
+
+@each_sampler
+def test_a_saved_memory_goes_on_with_the_same_samples(kind: str, tmp_path: Path) -> None:
+    memory, other = memory_of(kind), memory_of(kind, seed=9)
+    memory.extend(vector_block(70))
+    train_on(memory, 20)
+    memory.save(tmp_path)
+    other.extend(vector_block(33, seed=5))
+    other.load(tmp_path)
+    other.check_valid()
+    for _ in range(3):
+        assert_close(memory.sample(8, 2), other.sample(8, 2), rtol=0, atol=0)
+    for part in (memory, other):
+        part.extend(vector_block(20, seed=7))
+        train_on(part, 3)
+    assert_close(memory.sample(8), other.sample(8), rtol=0, atol=0)
+    assert memory.transitions_seen == other.transitions_seen == 90
+    assert memory.footprint() == other.footprint()
+
+
+@pytest.mark.parametrize("name", ["none", "uniform", "cer", "per", "per_rank", "gwr"])
+def test_each_named_memory_saves_and_goes_on_with_the_same_samples(
+    name: str, tmp_path: Path
+) -> None:
+    memory, other = named(name), named(name)
+    memory.extend(vector_block(120))
+    train_on(memory, 5)
+    memory.save(tmp_path)
+    other.load(tmp_path)
+    for _ in range(3):
+        assert_close(memory.sample(8, 2), other.sample(8, 2), rtol=0, atol=0)
+
+
+def test_a_saved_memory_holds_no_pickle(tmp_path: Path) -> None:
+    memory = memory_of("prioritized")
+    memory.extend(vector_block(30))
+    memory.save(tmp_path)
+    files = [file for file in tmp_path.rglob("*") if file.is_file()]
+    assert {file.suffix for file in files} == {".npy", ".json"}
+    for file in files:
+        if file.suffix == ".npy":
+            np.load(file, allow_pickle=False)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [replace(VECTORS, frame_shape=(5,)), replace(VECTORS, num_envs=2)],
+    ids=["observation", "num_envs"],
+)
+def test_loading_into_another_shape_is_refused(spec: EnvSpec, tmp_path: Path) -> None:
+    memory = named("uniform")
+    memory.extend(vector_block(30))
+    memory.save(tmp_path)
+    with pytest.raises(ValueError, match="the saved memory"):
+        named("uniform", spec).load(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["uniform", "per", "per_rank", "gwr"])
+def test_loading_into_a_smaller_capacity_is_refused(name: str, tmp_path: Path) -> None:
+    memory = named(name)
+    memory.extend(vector_block(120))
+    memory.save(tmp_path)
+    with pytest.raises(ValueError, match=r"."):
+        named(name, VECTORS, "memory.capacity=5").load(tmp_path)
+
+
+def test_loading_from_an_empty_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        named("uniform").load(tmp_path)
+
+
+def test_transitions_seen_counts_all_that_came() -> None:
+    memory = memory_of("uniform")
+    for rows in (30, 40):
+        memory.extend(vector_block(rows))
+    assert memory.transitions_seen == 70
+    assert len(memory) == CAPACITY
+
+
+def test_none_draws_only_when_a_batch_has_come() -> None:
+    memory = named("none", VECTORS, "memory.capacity=8")
+    memory.extend(vector_block(7))
+    assert not memory.can_sample(8)
+    memory.extend(vector_block(1))
+    assert memory.can_sample(8)
+
+
+@pytest.mark.parametrize("name", ["none", "uniform", "cer", "per", "per_rank"])
+def test_a_full_memory_holds_what_was_projected(name: str) -> None:
+    memory = named(name)
+    projected = memory.projected_footprint()
+    frames = RandomEnvs(np.random.default_rng(0), end=0).block(100)
+    memory.extend(frames)
+    assert memory.footprint() == projected
+
+
+@pytest.mark.parametrize("name", ["uniform", "gwr"])
+def test_atari_frames_fit_every_storage(name: str) -> None:
+    spec = EnvSpec("ALE/Pong", "atari", 2, (1, 84, 84), np.dtype(np.uint8), 4, 6, 4)
+    memory = named(name, spec, *(["memory.metric.scale=1.0"] if name == "gwr" else []))
+    envs = RandomEnvs(np.random.default_rng(0), (1, 84, 84), np.uint8, 2)
+    memory.extend(envs.block(40))
+    batch = memory.sample(8, 2)
+    assert batch["observation"].shape == (2, 8, 4, 84, 84)
+    assert batch["next", "observation"].dtype == torch.uint8
+    memory.check_valid()
