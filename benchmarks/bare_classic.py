@@ -32,8 +32,6 @@ def make_network() -> nn.Module:
 
 def main() -> None:
     args = arguments(["cartpole"])
-    if not args.threads:
-        torch.set_num_threads(1)  # the network is too small to share out
     torch.manual_seed(args.seed)
     rng = np.random.default_rng(args.seed)
     env = gymnasium.make("CartPole-v1")

@@ -34,6 +34,7 @@ class Task:
     epsilon_decay_steps: int  # env steps; over before the clock starts
     warmup_steps: int  # env steps with updates, before the clock starts
     log_every: int  # env steps between two rows of rlmem's metrics.csv
+    threads: int | None = None  # torch's threads; None: torch's choice
 
     @property
     def clock_starts(self) -> int:
@@ -73,6 +74,7 @@ TASKS = {
         epsilon_decay_steps=1_000,
         warmup_steps=1_000,
         log_every=1_000,
+        threads=1,  # the network is too small to share out: with two, everybody is slower
     ),
 }
 
@@ -135,12 +137,13 @@ def arguments(tasks: Sequence[str], memory: bool = False) -> argparse.Namespace:
         "--group", type=int, default=1, help="cartpole: env steps, then as many updates"
     )
     parser.add_argument("--bf16", action="store_true", help="bfloat16 autocast")
-    parser.add_argument("--threads", type=int, help="torch threads (default: leave torch's own)")
+    parser.add_argument("--threads", type=int, help="torch threads (default: the task's)")
     parser.add_argument("--seed", type=int, default=0)
     if memory:
         parser.add_argument("--memory", default="uniform")
     args = parser.parse_args()
     args.steps = args.steps or {"atari": 4_000, "cartpole": 20_000}[args.task]
+    args.threads = args.threads or TASKS[args.task].threads
     if args.threads:
         import torch
 

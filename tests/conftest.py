@@ -7,3 +7,23 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import torch  # noqa: E402
 
 torch.set_num_threads(1)
+
+from pathlib import Path  # noqa: E402
+
+import pytest  # noqa: E402
+
+
+@pytest.fixture(scope="session")
+def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of CartPole with PER that has finished and kept its memory. Read it, do not write."""
+    from tests.jobs.helpers import run
+
+    folder = tmp_path_factory.mktemp("finished") / "run"
+    run(
+        folder,
+        "memory=per",
+        "evaluation.every=100",
+        "evaluation.episodes=2",
+        "checkpoint.keep_memory_when_finished=true",
+    )
+    return folder

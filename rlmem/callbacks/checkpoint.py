@@ -13,6 +13,7 @@ from typing import Any
 
 import lightning
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from rlmem import __version__
@@ -140,7 +141,7 @@ def load_checkpoint(folder: Path, agent: Any, stream: EnvStepStream) -> dict[str
         _load_optimizer(agent.optimizer, load_file(folder / "optimizer.safetensors"))
         stream.memory.load(folder / "memory")
         stream.load_state_dict(load_state(folder / "stream"))
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, SafetensorError) as error:
         raise UserError(f"{folder} cannot be loaded: {error}") from None
     agent.grad_steps = manifest["grad_steps"]
     return manifest

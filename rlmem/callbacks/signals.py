@@ -20,7 +20,8 @@ class StopOnSignal(lightning.Callback):
     def __init__(self, stream: EnvStepStream) -> None:
         self.stream = stream
         self.received: signal.Signals | None = None
-        self._before: dict[signal.Signals, Any] = {}
+        # Taken here: at the start of training they are Lightning's, of which it leaves nothing.
+        self._before: dict[signal.Signals, Any] = {s: signal.getsignal(s) for s in WATCHED}
 
     def _on_signal(self, number: int, frame: Any) -> None:
         if self.received is not None:
@@ -32,7 +33,8 @@ class StopOnSignal(lightning.Callback):
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Set the handlers (not in a thread, where Python refuses them)."""
         try:
-            self._before = {s: signal.signal(s, self._on_signal) for s in WATCHED}
+            for number in WATCHED:
+                signal.signal(number, self._on_signal)
         except ValueError:
             self._before = {}
 

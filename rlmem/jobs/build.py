@@ -6,6 +6,7 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 
 from rlmem.agents.dqn import DQN
+from rlmem.config.schema import AgentConfig
 from rlmem.data.stream import EnvStepStream, StreamConfig, derive_seed
 from rlmem.envs import EnvSpec, EnvStepper, make_env
 from rlmem.memories.factory import make_memory
@@ -16,7 +17,8 @@ def build_agent(cfg: DictConfig, spec: EnvSpec) -> DQN:
     """The agent, its weights drawn from the run's seed."""
     torch.manual_seed(derive_seed(cfg.seed, 0))
     # A plain object: each look-up in an OmegaConf node resolves interpolations, some 0.1 ms.
-    agent = OmegaConf.to_object(cfg.agent) if OmegaConf.is_config(cfg.agent) else cfg.agent
+    values = OmegaConf.to_container(cfg.agent, resolve=True)
+    agent = OmegaConf.to_object(OmegaConf.merge(AgentConfig, values))
     return DQN(agent, spec.observation_shape, spec.num_actions, spec.input_scale)
 
 

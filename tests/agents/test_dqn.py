@@ -1,0 +1,231 @@
+"""DQN against hand computations with a linear network."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tensordict import TensorDict
+
+from rlmem.agents.dqn import DQN
+from rlmem.config import compose
+
+GAMMA = 0.9
+ONLINE = np.array([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]])  # Q = ONLINE @ observation
+TARGET = np.array([[0.0, 2.0], [3.0, 0.0], [1.0, 1.0]])
+
+
+def make_agent(*overrides: str) -> DQN:
+    """Two inputs, three actions, no hidden layer, no bias; online and target differ."""
+    defaults = ["agent.network.hidden=[]", f"agent.gamma={GAMMA}", "agent.max_grad_norm=null"]
+    cfg = compose("train", [*defaults, *overrides]).agent
+    agent = DQN(cfg, (2,), 3)
+    if not cfg.dueling:
+        for net, weight in ((agent.online, ONLINE), (agent.target, TARGET)):
+            linear = net.head[0]
+            with torch.no_grad():
+                linear.weight.copy_(torch.from_numpy(weight))
+                linear.bias.zero_()
+    return agent
+
+
+def make_batch(updates: int = 1, rows: int = 6, **columns: Any) -> TensorDict:
+    """A random batch [U, B]; keywords fill whole columns."""
+    rng = np.random.default_rng(0)
+    shape = (updates, rows)
+    batch = TensorDict(
+        {
+            "observation": torch.from_numpy(rng.normal(size=(*shape, 2)).astype(np.float32)),
+            "action": torch.from_numpy(rng.integers(3, size=shape)),
+            "steps_to_next": torch.ones(*shape, 1, dtype=torch.int64),
+            "weight": torch.ones(*shape, 1),
+            "next": {
+                "observation": torch.from_numpy(rng.normal(size=(*shape, 2)).astype(np.float32)),
+                "reward": torch.from_numpy(rng.normal(size=(*shape, 1)).astype(np.float32)),
+                "terminated": torch.zeros(*shape, 1, dtype=torch.bool),
+                "truncated": torch.zeros(*shape, 1, dtype=torch.bool),
+            },
+        },
+        batch_size=shape,
+    )
+    for name, value in columns.items():
+        home = batch["next"] if name in ("terminated", "truncated", "reward") else batch
+        home[name] = torch.full_like(home[name], value)
+    return batch
+
+
+def expected_td_error(batch: TensorDict, discount: float, double: bool = False) -> np.ndarray:
+    """r + discount Q_target(s', a*) - Q(s, a), [B]."""
+    row = batch[0]
+    following = row["next", "observation"].numpy().astype(np.float64)
+    q_next = following @ TARGET.T
+    best = (following @ ONLINE.T if double else q_next).argmax(1)
+    value = q_next[np.arange(len(best)), best]
+    q = row["observation"].numpy().astype(np.float64) @ ONLINE.T
+    taken = q[np.arange(len(best)), row["action"].numpy()]
+    return row["next", "reward"].squeeze(-1).numpy() + discount * value - taken
+
+
+def td_error_of(agent: DQN, batch: TensorDict) -> np.ndarray:
+    return agent.training_step(batch, 0)["td_error"][0].numpy()
+
+
+def same(left: Any, right: Any) -> bool:
+    pairs = zip(left.state_dict().values(), right.state_dict().values(), strict=True)
+    return all(torch.equal(a, b) for a, b in pairs)
+
+
+def test_the_td_error_bootstraps_from_the_targets_largest_value() -> None:
+    batch = make_batch()
+    error = td_error_of(make_agent(), batch)
+    np.testing.assert_allclose(error, expected_td_error(batch, GAMMA), rtol=1e-5)
+
+
+def test_double_values_the_online_networks_choice_by_the_target_network() -> None:
+    batch = make_batch(rows=30)
+    error = td_error_of(make_agent("agent.double=true"), batch)
+    np.testing.assert_allclose(error, expected_td_error(batch, GAMMA, double=True), rtol=1e-4)
+    assert not np.allclose(error, expected_td_error(batch, GAMMA))
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3])
+def test_an_n_step_return_is_bootstrapped_by_gamma_to_the_steps_taken(steps: int) -> None:
+    batch = make_batch(steps_to_next=steps)
+    error = td_error_of(make_agent("agent.n_step=3"), batch)
+    np.testing.assert_allclose(error, expected_td_error(batch, GAMMA**steps), rtol=1e-5)
+
+
+def test_a_termination_is_not_bootstrapped() -> None:
+    batch = make_batch(terminated=True)
+    np.testing.assert_allclose(
+        td_error_of(make_agent(), batch), expected_td_error(batch, 0.0), rtol=1e-5
+    )
+
+
+def test_a_truncation_is_bootstrapped() -> None:
+    batch = make_batch(truncated=True)
+    np.testing.assert_allclose(
+        td_error_of(make_agent(), batch), expected_td_error(batch, GAMMA), rtol=1e-5
+    )
+
+
+def test_the_loss_is_the_weighted_mean_square() -> None:
+    batch = make_batch()
+    batch["weight"] = torch.rand(1, 6, 1, generator=torch.Generator().manual_seed(0))
+    loss = make_agent().training_step(batch, 0)["loss"]
+    weight = batch["weight"][0, :, 0].numpy()
+    expected = (weight * expected_td_error(batch, GAMMA) ** 2).mean()
+    assert loss.tolist() == pytest.approx([expected], rel=1e-5)
+
+
+def test_the_huber_loss_is_quadratic_to_one_and_linear_beyond() -> None:
+    batch = make_batch(rows=50)
+    loss = make_agent("agent.loss=huber").training_step(batch, 0)["loss"]
+    size = np.abs(expected_td_error(batch, GAMMA))
+    expected = np.where(size < 1, 0.5 * size**2, size - 0.5).mean()
+    assert loss.tolist() == pytest.approx([expected], rel=1e-5)
+
+
+def test_transitions_of_weight_zero_teach_nothing() -> None:
+    agent = make_agent()
+    agent.training_step(make_batch(weight=0.0), 0)
+    np.testing.assert_array_equal(agent.online.head[0].weight.detach().numpy(), ONLINE)
+
+
+def test_an_update_moves_q_towards_its_target() -> None:
+    agent, batch = make_agent("agent.lr=0.001"), make_batch()
+    first = np.abs(td_error_of(agent, batch)).mean()
+    for _ in range(20):
+        last = np.abs(td_error_of(agent, batch)).mean()
+    assert last < first
+
+
+def test_the_gradient_is_clipped_to_its_largest_norm() -> None:
+    agent = make_agent("agent.max_grad_norm=0.01")
+    agent.training_step(make_batch(), 0)
+    norm = torch.stack([p.grad.norm() for p in agent.online.parameters()]).norm()
+    assert float(norm) == pytest.approx(0.01, rel=1e-3)
+
+
+def test_an_empty_batch_does_nothing() -> None:
+    agent = make_agent()
+    outputs = agent.training_step(TensorDict({}, batch_size=[0, 6]), 0)
+    assert outputs["td_error"].shape == (0, 6)
+    assert agent.grad_steps == 0
+    np.testing.assert_array_equal(agent.online.head[0].weight.detach().numpy(), ONLINE)
+
+
+def test_two_minibatches_are_two_updates_one_after_the_other() -> None:
+    together, apart = make_agent(), make_agent()
+    batch = make_batch(updates=2)
+    outputs = together.training_step(batch, 0)
+    parts = [apart.training_step(batch[i : i + 1], i) for i in range(2)]
+    assert together.grad_steps == apart.grad_steps == 2
+    assert outputs["td_error"].shape == (2, 6)
+    assert torch.equal(outputs["td_error"], torch.cat([p["td_error"] for p in parts]))
+    assert torch.equal(outputs["loss"], torch.cat([p["loss"] for p in parts]))
+    assert same(together.online, apart.online)
+
+
+@pytest.mark.parametrize(("every", "train_every", "updates"), [(12, 4, 3), (1, 4, 1), (5, 1, 5)])
+def test_the_target_is_copied_every_so_many_env_steps_worth_of_updates(
+    every: int, train_every: int, updates: int
+) -> None:
+    overrides = [f"agent.target_update_every={every}", f"agent.train_every={train_every}"]
+    agent = make_agent(*overrides)
+    for step in range(1, 2 * updates + 1):
+        before = {name: value.clone() for name, value in agent.target.state_dict().items()}
+        agent.training_step(make_batch(), 0)
+        if step % updates == 0:
+            assert same(agent.target, agent.online)
+        else:
+            assert all(torch.equal(agent.target.state_dict()[n], v) for n, v in before.items())
+
+
+def test_the_target_network_gets_no_gradient() -> None:
+    assert not any(p.requires_grad for p in make_agent().target.parameters())
+
+
+def test_exploration_is_full_before_learning_starts_then_linear() -> None:
+    agent = make_agent(
+        "agent.learning_starts=100", "agent.epsilon.decay_steps=1000", "agent.epsilon.end=0.1"
+    )
+    rates = [agent.epsilon(s) for s in (0, 99, 100, 500, 1000, 9999)]
+    assert rates == pytest.approx([1.0, 1.0, 0.91, 0.55, 0.1, 0.1])
+
+
+def test_without_exploration_the_best_action_is_taken() -> None:
+    observation = np.random.default_rng(0).normal(size=(50, 2)).astype(np.float32)
+    action = make_agent().act(observation, 0.0, np.random.default_rng(0))
+    assert action.dtype == np.int64
+    np.testing.assert_array_equal(action, (observation @ ONLINE.T).argmax(1))
+
+
+def test_with_full_exploration_every_action_is_as_likely() -> None:
+    observation = np.tile(np.array([[5.0, 0.0]], np.float32), (30_000, 1))
+    action = make_agent().act(observation, 1.0, np.random.default_rng(0))
+    np.testing.assert_allclose(np.bincount(action) / 30_000, 1 / 3, atol=0.02)
+
+
+def test_epsilon_is_the_share_of_random_actions() -> None:
+    observation = np.tile(np.array([[5.0, 0.0]], np.float32), (30_000, 1))
+    action = make_agent().act(observation, 0.3, np.random.default_rng(0))
+    assert (action == 0).mean() == pytest.approx(0.7 + 0.3 / 3, abs=0.02)
+
+
+def test_the_generator_decides_the_actions() -> None:
+    agent, observation = make_agent(), np.ones((100, 2), np.float32)
+    first, again = (agent.act(observation, 0.5, np.random.default_rng(4)) for _ in range(2))
+    np.testing.assert_array_equal(first, again)
+
+
+def test_double_dueling_n_step_learns_on_frames() -> None:
+    overrides = ["env=pong", "agent.double=true", "agent.dueling=true", "agent.n_step=3"]
+    agent = DQN(compose("train", overrides).agent, (4, 84, 84), 6, 1 / 255)
+    batch = make_batch(rows=2)
+    frames = torch.randint(256, (1, 2, 4, 84, 84), dtype=torch.uint8)
+    batch["observation"] = frames
+    batch["next", "observation"] = frames.flip(1)
+    outputs = agent.training_step(batch, 0)
+    assert outputs["td_error"].shape == (1, 2)
+    assert outputs["td_error"].isfinite().all()

@@ -1,0 +1,79 @@
+"""What a user sees while a run goes on and at its end."""
+
+import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rlmem.callbacks.progress import Progress, readable_bytes, summary_table
+from tests.data.helpers import ScriptedEnv, make_stream
+from tests.data.test_stream import ring
+from tests.jobs.helpers import summary_of
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (4096, "4.0 KiB"),
+        (7056 * 100_000, "672.9 MiB"),
+        (3 * 2**30, "3.0 GiB"),
+        (5 * 2**40, "5.0 TiB"),
+    ],
+)
+def test_bytes_are_readable(size: int, text: str) -> None:
+    assert readable_bytes(size) == text
+
+
+def shown(capsys: pytest.CaptureFixture[str], *, enabled: bool) -> str:
+    stream = make_stream(ScriptedEnv(4, 6), ring())
+    recorder: Any = SimpleNamespace(last_evaluation=None)
+    progress = Progress(stream, recorder, enabled, line_seconds=0.0)
+    progress.setup(None, None, "fit")
+    progress.on_train_start(None, None)
+    for batch_idx in range(17):
+        batch = next(stream)
+        progress.on_train_batch_end(None, None, None, batch, batch_idx)
+    progress.close()
+    return capsys.readouterr().out
+
+
+def test_away_from_a_terminal_lines_say_how_far_the_run_is(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    first, last = shown(capsys, enabled=True).splitlines()
+    assert first.lstrip().startswith("2 / 100 env steps")
+    assert "no episode yet" in first
+    assert re.search(
+        r"34 / 100 env steps \| [\d,]+ steps/s \| [\d,]+ s left \| return 1\d\.0 \| "
+        r"memory [\d.]+ (B|KiB), 34 entries$",
+        last,
+    )
+
+
+def test_a_disabled_bar_shows_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert shown(capsys, enabled=False) == ""
+
+
+def test_the_table_shows_the_summarys_main_figures(finished_run: Path) -> None:
+    lines = dict(
+        re.split(r"\s{2,}", line.strip(), maxsplit=1)
+        for line in summary_table(summary_of(finished_run)).splitlines()
+    )
+    assert lines["status"] == "finished"
+    assert lines["run"] == "dqn, memory per, CartPole-v1"
+    assert lines["env steps"].startswith("300 (")
+    assert lines["human-normalised score"] == "-"
+    assert lines["memory entries"] == "300"
+
+
+def test_a_run_that_failed_at_once_has_a_table_as_well(finished_run: Path) -> None:
+    kept = ("status", "agent", "memory", "env_id", "seed", "memory_components")
+    summary = {k: v if k in kept else None for k, v in summary_of(finished_run).items()}
+    for key in ("env_steps", "grad_steps", "episodes", "eval_episodes", "memory_bytes"):
+        summary[key] = 0
+    summary |= {"memory_entries": 0, "peak_rss_bytes": 1, "memory_components": {}}
+    assert "evaluation episodes" in summary_table(summary)

@@ -1,0 +1,184 @@
+"""The run's files: rows, columns, what a resumed run keeps."""
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rlmem.callbacks.records import CsvFile, correlation_count, summarize_td_errors
+from tests.jobs.helpers import rows_of, summary_of
+
+# DESIGN.md, "What a run leaves": people's scripts read these.
+SUMMARY_KEYS = {
+    *("status", "error", "agent", "memory", "env_id", "seed", "env_steps", "frames"),
+    *("grad_steps", "episodes", "train_return_mean", "eval_return_mean", "eval_return_std"),
+    *("eval_episodes", "human_normalized_score", "memory_bytes", "memory_bytes_peak"),
+    *("memory_components", "memory_entries", "transitions_seen", "bytes_per_transition"),
+    *("peak_rss_bytes", "env_steps_per_second", "wall_seconds", "versions", "git_commit"),
+}
+VERSIONS = {"python", "torch", "torchrl", "lightning", "gymnasium", "ale_py", "rlmem"}
+
+
+def written(path: Path, *steps: int) -> None:
+    file = CsvFile(path, ["env_steps", "return"], keep_until=0)
+    file.write([{"env_steps": s, "return": 10.0 * s} for s in steps])
+    file.close()
+
+
+def test_a_resumed_file_drops_the_rows_after_the_checkpoint(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    written(path, 100, 200, 300)
+    file = CsvFile(path, ["env_steps", "return"], keep_until=200)
+    file.write([{"env_steps": 250, "return": 1.0}])
+    file.close()
+    assert [row["env_steps"] for row in rows_of(path)] == ["100", "200", "250"]
+
+
+@pytest.mark.parametrize("torn", ["300", "3", "300,", '"30', "300,1.0,9"])
+def test_a_half_written_last_line_does_not_stop_a_resume(tmp_path: Path, torn: str) -> None:
+    path = tmp_path / "a.csv"
+    written(path, 100, 200)
+    with path.open("a") as file:
+        file.write(torn)
+    resumed = CsvFile(path, ["env_steps", "return"], keep_until=250)
+    resumed.write([{"env_steps": 300, "return": 3000.0}])
+    resumed.close()
+    assert [row["env_steps"] for row in rows_of(path)] == ["100", "200", "300"]
+
+
+def test_rows_are_on_disk_at_once(tmp_path: Path) -> None:
+    file = CsvFile(tmp_path / "a.csv", ["env_steps", "return"], keep_until=0)
+    file.write([{"env_steps": 1, "return": 2}])
+    assert (tmp_path / "a.csv").read_text().splitlines() == ["env_steps,return", "1,2"]
+    file.close()
+
+
+def test_the_first_row_names_the_columns_if_none_were_given(tmp_path: Path) -> None:
+    file = CsvFile(tmp_path / "a.csv", None, keep_until=0)
+    file.write([{"env_steps": 1, "loss": None}])
+    file.write([{"env_steps": 2, "loss": 0.5, "extra": 1}])
+    file.close()
+    assert rows_of(tmp_path / "a.csv") == [
+        {"env_steps": "1", "loss": ""},
+        {"env_steps": "2", "loss": "0.5"},
+    ]
+
+
+@given(
+    rows=st.integers(1, 12),
+    features=st.integers(2, 30),
+    threshold=st.sampled_from([0.2, 0.5, 0.8]),
+    seed=st.integers(0, 2**16),
+)
+@settings(max_examples=50, deadline=None)
+def test_the_correlation_count_agrees_with_numpy(
+    rows: int, features: int, threshold: float, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    states = rng.normal(size=(rows, features)) + 2 * rng.normal(size=features)
+    matrix = np.abs(np.corrcoef(states)).reshape(rows, rows)
+    pairs = matrix[np.triu_indices(rows, 1)]
+    if (np.abs(pairs - threshold) < 1e-4).any():
+        return  # float32 and float64 may part there
+    count = correlation_count(torch.from_numpy(states).float(), threshold)
+    assert count == (pairs > threshold).sum()
+
+
+def test_a_constant_state_correlates_with_none() -> None:
+    states = torch.stack([torch.full((3, 4), 2.0), torch.full((3, 4), 7.0)])
+    assert correlation_count(states) == 0
+
+
+def test_opposite_states_correlate() -> None:
+    state = torch.randint(256, (1, 4, 9, 9), dtype=torch.uint8)
+    assert correlation_count(torch.cat([state, 255 - state, state])) == 3
+
+
+def test_td_errors_are_summarized_by_their_size() -> None:
+    mean, median, largest, deviation = summarize_td_errors(torch.tensor([-3.0, 1.0, 2.0]))
+    assert (mean, median, largest) == (2.0, 2.0, 3.0)
+    assert deviation == pytest.approx(np.std([3, 1, 2]))
+
+
+@pytest.mark.parametrize(
+    ("name", "columns"),
+    [
+        ("episodes.csv", ["env_steps", "episode", "return", "length", "seconds"]),
+        ("evaluations.csv", ["env_steps", "episode", "return", "length"]),
+    ],
+)
+def test_the_columns_are_those_that_scripts_read(
+    finished_run: Path, name: str, columns: list[str]
+) -> None:
+    with (finished_run / name).open(newline="") as file:
+        assert next(csv.reader(file)) == columns
+
+
+def test_metrics_have_a_row_a_log_step_and_the_curves(finished_run: Path) -> None:
+    rows = rows_of(finished_run / "metrics.csv")
+    assert [row["env_steps"] for row in rows] == ["100", "200", "300"]
+    curves = {
+        *("frames", "grad_steps", "train_return_mean", "memory_bytes", "memory_entries"),
+        *("bytes_per_transition", "td_error_mean", "td_error_median", "td_error_max"),
+        *("td_error_std", "correlation_count", "env_steps_per_second", "epsilon", "loss"),
+    }
+    assert curves <= rows[0].keys()
+    assert all(row["td_error_mean"] for row in rows[1:])
+
+
+def test_the_components_of_a_row_add_up_to_its_bytes(finished_run: Path) -> None:
+    for row in rows_of(finished_run / "metrics.csv"):
+        parts = [int(value) for name, value in row.items() if name.startswith("memory/")]
+        assert sum(parts) == int(row["memory_bytes"]) > 0
+
+
+def test_episodes_are_numbered_and_as_long_as_their_return_on_cartpole(finished_run: Path) -> None:
+    rows = rows_of(finished_run / "episodes.csv")
+    assert [int(row["episode"]) for row in rows] == list(range(1, len(rows) + 1))
+    assert all(float(row["return"]) == int(row["length"]) for row in rows)
+    steps = [int(row["env_steps"]) for row in rows]
+    assert steps == np.cumsum([int(row["length"]) for row in rows]).tolist()
+
+
+def test_evaluations_come_at_each_multiple_and_at_the_end(finished_run: Path) -> None:
+    rows = rows_of(finished_run / "evaluations.csv")
+    assert [(r["env_steps"], r["episode"]) for r in rows] == [
+        (steps, episode) for steps in ("100", "200", "300") for episode in ("1", "2")
+    ]
+
+
+def test_the_summary_has_every_key(finished_run: Path) -> None:
+    summary = summary_of(finished_run)
+    assert summary.keys() == SUMMARY_KEYS
+    assert summary["versions"].keys() == VERSIONS
+
+
+def test_the_summary_says_what_happened(finished_run: Path) -> None:
+    summary = summary_of(finished_run)
+    expected = {
+        "status": "finished",
+        "error": None,
+        "agent": "dqn",
+        "memory": "per",
+        "env_id": "CartPole-v1",
+        "seed": 0,
+        "env_steps": 300,
+        "frames": 300,
+        "grad_steps": 201,
+        "eval_episodes": 2,
+        "human_normalized_score": None,
+        "memory_entries": 300,
+        "transitions_seen": 300,
+    }
+    assert {key: summary[key] for key in expected} == expected
+    assert summary["memory_bytes"] == sum(summary["memory_components"].values())
+    assert summary["memory_bytes_peak"] >= summary["memory_bytes"]
+    assert summary["bytes_per_transition"] == summary["memory_bytes"] / 300
+    assert summary["peak_rss_bytes"] > summary["memory_bytes"]
+    scores = [float(r["return"]) for r in rows_of(finished_run / "evaluations.csv")[-2:]]
+    assert summary["eval_return_mean"] == np.mean(scores)
+    assert summary["eval_return_std"] == pytest.approx(np.std(scores))

@@ -1,0 +1,252 @@
+"""The stream of batches: what it steps, stores, draws, cuts and restores."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import lightning
+import numpy as np
+import pytest
+import torch
+from tensordict import TensorDict
+
+from rlmem.callbacks.records import Recorder
+from rlmem.config import compose
+from rlmem.data.module import EnvStepDataModule
+from rlmem.data.stream import derive_seed
+from rlmem.envs import make_env
+from rlmem.jobs import build
+from rlmem.memories import (
+    FrameStorage,
+    PrioritizedSampler,
+    ReplayMemory,
+    RingWriter,
+    UniformSampler,
+)
+from rlmem.memories.serialize import load_state, save_state
+from tests.data.helpers import REWARD, BlockLog, ScriptedEnv, make_stream
+from tests.envs.helpers import atari_cfg, gym_cfg, minatar_cfg
+
+
+def ring(num_envs: int = 2, capacity: int = 200, sampler: Any = None) -> ReplayMemory:
+    storage = FrameStorage(capacity, (4,), np.float32, num_envs=num_envs)
+    return ReplayMemory(storage, sampler or UniformSampler(), RingWriter(), seed=0)
+
+
+def test_iterating_has_no_effect_before_the_first_next() -> None:
+    env, memory = ScriptedEnv(5, 7), ring()
+    iter(make_stream(env, memory))
+    assert (env.resets, env.steps, memory.transitions_seen) == (0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("max_env_steps", "vector_steps", "batches"), [(100, 1, 50), (100, 5, 10), (99, 5, 10)]
+)
+def test_the_length_is_the_number_of_batches_left(
+    max_env_steps: int, vector_steps: int, batches: int
+) -> None:
+    changes = {"max_env_steps": max_env_steps, "vector_steps": vector_steps}
+    stream = make_stream(ScriptedEnv(5, 7), ring(), **changes)
+    assert len(stream) == batches
+    next(stream)
+    assert len(stream) == batches - 1
+    assert len(list(stream)) == batches - 1
+    assert len(stream) == 0
+
+
+def test_each_batch_steps_all_envs_vector_steps_times() -> None:
+    env = ScriptedEnv(5, 7)
+    stream = make_stream(env, ring(), vector_steps=3)
+    for batches in (1, 2, 3):
+        next(stream)
+        assert stream.env_steps == 6 * batches
+        assert env.steps == 3 * batches
+        assert stream.frames == 4 * stream.env_steps
+        assert stream.memory.transitions_seen == stream.env_steps
+
+
+def test_batches_are_empty_until_learning_starts() -> None:
+    stream = make_stream(ScriptedEnv(5, 7), ring(), learning_starts=20, updates=3)
+    shapes = [tuple(batch.shape) for batch in stream]
+    assert shapes == [(0, 8)] * 9 + [(3, 8)] * 41
+
+
+def test_batches_are_empty_while_the_memory_cannot_be_sampled() -> None:
+    stream = make_stream(ScriptedEnv(5, 7), BlockLog())
+    assert next(stream).shape == (0, 8)
+
+
+def test_a_requested_stop_ends_the_stream() -> None:
+    stream = make_stream(ScriptedEnv(5, 7), ring())
+    next(stream)
+    stream.stop_requested = True
+    assert list(stream) == []
+
+
+def test_a_block_is_time_major_and_follows_the_environments() -> None:
+    log, env = BlockLog(), ScriptedEnv(3, 4)
+    list(make_stream(env, log, vector_steps=5, max_env_steps=20))
+    observation, following = log.column("observation"), log.column("next", "observation")
+    assert log.column("env_id").tolist() == [0, 1] * 10
+    assert observation[:, 1].tolist() == [0, 1] * 10
+    assert observation[::2, 3].tolist() == [0, 1, 2, 0, 1, 2, 0, 1, 2, 0]
+    assert following[::2, 3].tolist() == [1, 2, 3, 1, 2, 3, 1, 2, 3, 1]
+    assert following[:, 2].tolist() == observation[:, 2].tolist()  # of the same episode
+    terminated = log.column("next", "terminated")[:, 0]
+    assert terminated[::2].tolist() == [False, False, True] * 3 + [False]
+    assert log.column("action").tolist() == np.concatenate(env.actions).tolist()
+
+
+def test_re_seeding_ends_the_running_episodes_as_truncated_at_their_true_next_frame() -> None:
+    log = BlockLog()
+    stream = make_stream(ScriptedEnv(100, 5), log, reseed_every=10, max_env_steps=40)
+    list(stream)
+    observation, following = log.column("observation"), log.column("next", "observation")
+    truncated = log.column("next", "truncated")[:, 0]
+    # Env 0 runs on and is cut; env 1's episode has just ended by itself.
+    assert truncated[::2].tolist() == [False, False, False, False, True] * 4
+    assert not truncated[1::2].any()
+    assert (
+        log.column("next", "terminated")[1::2, 0].tolist()
+        == [False] * 4 + [True] + ([False] * 4 + [True]) * 3
+    )
+    assert following[::2, 3].tolist() == [1, 2, 3, 4, 5] * 4
+    assert observation[::2, 3].tolist() == [0, 1, 2, 3, 4] * 4
+    assert len(set(observation[:, 0])) == 4  # another seed each time
+    assert (observation[:, 0] == following[:, 0]).all()
+
+
+def test_the_seeds_are_those_of_the_run_and_the_env_steps() -> None:
+    logs = [BlockLog(), BlockLog(), BlockLog()]
+    for log, seed in zip(logs, (0, 0, 1), strict=True):
+        list(make_stream(ScriptedEnv(9, 9), log, seed=seed, reseed_every=20))
+    first, again, other = (log.column("observation")[:, 0] for log in logs)
+    np.testing.assert_array_equal(first, again)
+    assert not set(first) & set(other)
+
+
+def test_at_reseed_says_when_to_save() -> None:
+    stream = make_stream(ScriptedEnv(100, 100), ring(), reseed_every=10, max_env_steps=40)
+    said = []
+    for _ in stream:
+        said.append(stream.at_reseed)
+    assert said == [False, False, False, False, True] * 4
+
+
+@pytest.mark.parametrize(("clip", "stored"), [(True, 1.0), (False, REWARD)])
+def test_rewards_are_clipped_in_the_memory_only(clip: bool, stored: float) -> None:
+    log = BlockLog()
+    stream = make_stream(ScriptedEnv(4, 4), log, reward_clip=clip)
+    list(stream)
+    assert (log.column("next", "reward") == stored).all()
+    assert {e.episode_return for e in stream.finished_episodes()} == {4 * REWARD}
+
+
+def test_the_sampler_is_annealed_by_env_steps() -> None:
+    sampler = PrioritizedSampler(200, beta_start=0.0, beta_end=1.0, beta_steps=100)
+    for _ in make_stream(ScriptedEnv(5, 7), stream_memory := ring(sampler=sampler)):
+        assert sampler.beta == pytest.approx(stream_memory.transitions_seen / 100)
+
+
+def test_priorities_are_written_before_the_next_draw(tmp_path: Path) -> None:
+    overrides = ["memory=per", "agent.learning_starts=64", "trainer.max_env_steps=100"]
+    cfg = compose("train", overrides)
+    env = build.build_env(cfg)
+    agent, memory = build.build_agent(cfg, env.spec), build.build_memory(cfg, env.spec)
+    stream = build.build_stream(cfg, env, memory, agent)
+    events: list[Any] = []
+    sample, update = memory.sample, memory.update_priority
+
+    def logged_sample(*args: Any) -> TensorDict:
+        events.append(("draw", sample(*args)))
+        return events[-1][1]
+
+    def logged_update(index: torch.Tensor, td_error: torch.Tensor) -> None:
+        events.append(("write", index))
+        update(index, td_error)
+
+    memory.sample, memory.update_priority = logged_sample, logged_update
+    recorder = Recorder(tmp_path, stream, 1000, [])
+    recorder.open(0, 0.0, 0)
+    trainer = lightning.Trainer(
+        accelerator="cpu",
+        max_epochs=1,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        callbacks=[recorder],
+        default_root_dir=tmp_path,
+    )
+    trainer.fit(agent, datamodule=EnvStepDataModule(stream))
+    recorder.close()
+    assert [name for name, _ in events] == ["draw", "write"] * 37
+    for (_, batch), (_, index) in zip(events[::2], events[1::2], strict=True):
+        assert torch.equal(batch["index"], index)
+
+
+ENVS: dict[str, Callable] = {
+    "cartpole": lambda: make_env(gym_cfg(), 2),
+    "minatar": lambda: make_env(minatar_cfg("breakout"), 2),
+    "atari": lambda: make_env(atari_cfg("pong"), 2),
+}
+
+
+def assert_same_blocks(left: list[dict[str, Any]], right: list[dict[str, Any]]) -> None:
+    assert len(left) == len(right) > 0
+    for a, b in zip(left, right, strict=True):
+        for name in ("observation", "action", "env_id"):
+            np.testing.assert_array_equal(a[name], b[name])
+        for name in a["next"]:
+            np.testing.assert_array_equal(a["next"][name], b["next"][name])
+
+
+@pytest.mark.parametrize("name", ENVS)
+@pytest.mark.parametrize("cut", [60, 100, 130])
+def test_a_loaded_stream_goes_on_as_the_saved_one(name: str, cut: int, tmp_path: Path) -> None:
+    """Cuts between two seedings, at one, and after the first."""
+    log, other_log = BlockLog(), BlockLog()
+    changes = {"max_env_steps": 260, "vector_steps": 1, "reseed_every": 100}
+    stream = make_stream(ENVS[name](), log, **changes)
+    while stream.env_steps < cut:
+        next(stream)
+    save_state(tmp_path, stream.state_dict())
+    log.blocks.clear()
+    stream.finished_episodes()
+    other = make_stream(ENVS[name](), other_log, **changes)
+    other.load_state_dict(load_state(tmp_path))
+    assert len(other) == len(stream)
+    list(stream)
+    list(other)
+    assert_same_blocks(log.blocks, other_log.blocks)
+    assert stream.finished_episodes() == other.finished_episodes()
+    assert list(stream.episodes.recent_returns) == list(other.episodes.recent_returns)
+    for each in (stream, other):
+        each.env.close()
+
+
+def test_a_state_of_another_number_of_envs_is_refused(tmp_path: Path) -> None:
+    stream = make_stream(ScriptedEnv(5, 7), ring())
+    next(stream)
+    with pytest.raises(ValueError, match="the saved run had 2 environments, this one 3"):
+        make_stream(ScriptedEnv(5, 7, 9), ring(3)).load_state_dict(stream.state_dict())
+
+
+def test_a_seed_depends_on_every_part() -> None:
+    seeds = [derive_seed(*parts) for parts in ((0, 1), (1, 0), (0, 1, 2), (0, 2), (7,))]
+    assert len(set(seeds)) == len(seeds)
+    assert all(0 <= seed < 2**31 for seed in seeds)
+    assert derive_seed(0, 1) == derive_seed(0, 1)
+
+
+def test_the_data_module_writes_nothing_back_for_an_empty_batch() -> None:
+    stream = make_stream(ScriptedEnv(5, 7), ring(sampler=PrioritizedSampler(200)))
+    EnvStepDataModule(stream).write_back(TensorDict({}, [0, 8]), {"td_error": torch.empty(0, 8)})
+    assert stream.memory.sampler.default_priority == 1.0
+
+
+def test_the_data_module_leaves_a_batch_on_the_cpu_as_it_is() -> None:
+    stream = make_stream(ScriptedEnv(5, 7), ring())
+    batch, module = next(stream), EnvStepDataModule(stream)
+    assert module.transfer_batch_to_device(batch, torch.device("cpu"), 0) is batch
+    assert module.train_dataloader() is stream

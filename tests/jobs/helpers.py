@@ -1,0 +1,83 @@
+"""Tiny runs, and what to compare of two of them."""
+
+import csv
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from rlmem.config import compose
+from rlmem.data.stream import EnvStepStream
+from rlmem.jobs.train import train
+
+TINY = [
+    "trainer.max_env_steps=300",
+    "trainer.accelerator=cpu",
+    "agent.learning_starts=100",
+    "agent.target_update_every=100",
+    "log.every=100",
+    "log.progress=false",
+    "evaluation.episodes=1",
+]
+TINY_ATARI = [
+    "env.protocol.max_frames=400",
+    "agent.learning_starts=200",
+    "agent.target_update_every=40",
+]
+TINY_GWR = ["memory=gwr", "memory.metric.scale_samples=100"]
+TIMINGS = {"seconds", "env_steps_per_second", "act_us", "env_us", "insert_us", "sample_us"}
+
+
+def run(folder: Path, *overrides: str) -> dict[str, Any]:
+    """Train in this process and return the summary."""
+    train(compose("train", [*TINY, *overrides, f"paths.output_dir={folder}"]))
+    return summary_of(folder)
+
+
+def summary_of(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / "summary.json").read_text())
+
+
+def rows_of(file: Path) -> list[dict[str, str]]:
+    with file.open(newline="") as lines:
+        return list(csv.DictReader(lines))
+
+
+def signal_at(monkeypatch: pytest.MonkeyPatch, env_steps: int) -> None:
+    """SIGTERM to this process when a stream comes to so many env steps."""
+    draw = EnvStepStream._draw
+
+    def draw_or_signal(stream: EnvStepStream) -> Any:
+        if stream.env_steps == env_steps:
+            signal.raise_signal(signal.SIGTERM)
+        return draw(stream)
+
+    monkeypatch.setattr(EnvStepStream, "_draw", draw_or_signal)
+
+
+def assert_same_run(left: Path, right: Path) -> None:
+    """Two runs left the same rows and, bit for bit, the same checkpoint with its memory."""
+    for name in ("metrics.csv", "episodes.csv", "evaluations.csv"):
+        a, b = (
+            [{k: v for k, v in row.items() if k not in TIMINGS} for row in rows_of(folder / name)]
+            for folder in (left, right)
+        )
+        assert a == b, name
+    files = [
+        sorted(p.relative_to(folder) for p in (folder / "checkpoints/last").rglob("*.*"))
+        for folder in (left, right)
+    ]
+    assert files[0] == files[1]
+    for file in files[0]:
+        if file.suffix == ".safetensors":
+            a, b = load_file(left / file), load_file(right / file)
+            assert a.keys() == b.keys()
+            assert all(np.array_equal(a[k], b[k]) for k in a), file
+        elif file.suffix == ".npy":
+            assert np.array_equal(np.load(left / file), np.load(right / file)), file
+        elif file.name == "state.json":
+            assert (left / file).read_text() == (right / file).read_text(), file

@@ -1,0 +1,190 @@
+"""Whole runs with tiny settings: every memory, the experiments, failures, sweeps."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rlmem.agents.dqn import DQN
+from rlmem.config import compose, run_hydra
+from rlmem.errors import UserError
+from rlmem.jobs.train import train
+from tests.jobs.helpers import TINY, TINY_ATARI, TINY_GWR, rows_of, run, summary_of
+
+ROOT = Path(__file__).parents[2]
+MEMORIES = ["none", "uniform", "cer", "per", "per_rank", "gwr"]
+slow = pytest.mark.slow
+
+
+@slow
+@pytest.mark.parametrize("memory", MEMORIES)
+def test_every_memory_trains_on_cartpole(memory: str, tmp_path: Path) -> None:
+    summary = run(tmp_path, f"memory={memory}")
+    assert (summary["status"], summary["memory"]) == ("finished", memory)
+    assert (summary["env_steps"], summary["grad_steps"]) == (300, 201)
+    assert summary["transitions_seen"] == 300
+    assert summary["memory_bytes"] > 0
+    assert summary["eval_episodes"] == 1
+
+
+@slow
+@pytest.mark.parametrize("memory", MEMORIES)
+def test_the_agents_switches_work_with_every_memory(memory: str, tmp_path: Path) -> None:
+    switches = ["agent.n_step=3", "agent.double=true", "agent.dueling=true"]
+    summary = run(tmp_path, f"memory={memory}", *switches, "trainer.max_env_steps=200")
+    assert summary["status"] == "finished"
+    assert summary["grad_steps"] == 101
+
+
+@slow
+def test_several_updates_a_trainer_step_keep_the_ratio(tmp_path: Path) -> None:
+    summary = run(tmp_path, "memory=per", "agent.updates_per_step=4", "env.num_envs=2")
+    assert summary["env_steps"] == 300
+    assert summary["grad_steps"] == 204  # 4 from env step 100 on, every 4
+
+
+@slow
+def test_gwr_trains_on_a_real_game(tmp_path: Path) -> None:
+    summary = run(tmp_path, *TINY_ATARI, *TINY_GWR, "env=road_runner")
+    assert summary["status"] == "finished"
+    assert summary["frames"] == 1200
+    assert summary["grad_steps"] == 26
+    assert 0 < summary["memory_entries"] <= 300
+    assert summary["human_normalized_score"] is not None
+
+
+@slow
+def test_the_road_runner_study_runs(tmp_path: Path) -> None:
+    study = ["experiment=road_runner_study", "memory.metric.scale_samples=100"]
+    summary = run(tmp_path, *study, *TINY_ATARI, "evaluation.every=null")
+    assert summary["status"] == "finished"
+    assert summary["env_id"] == "ALE/RoadRunner"
+    config = yaml.safe_load((tmp_path / "config.yaml").read_text())
+    assert config["env"]["protocol"]["name"] == "noframeskip"
+
+
+@slow
+def test_minatar_runs(tmp_path: Path) -> None:
+    assert run(tmp_path, "env=minatar_breakout")["env_id"] == "MinAtar/Breakout"
+
+
+def test_the_config_that_is_left_is_resolved(finished_run: Path) -> None:
+    text = (finished_run / "config.yaml").read_text()
+    assert "${" not in text
+    assert yaml.safe_load(text)["memory"]["sampler"]["beta_steps"] == 300
+
+
+def test_a_finished_run_can_drop_its_memory(tmp_path: Path) -> None:
+    run(tmp_path, "trainer.max_env_steps=120")
+    assert (tmp_path / "checkpoints/last/model.safetensors").exists()
+    assert not (tmp_path / "checkpoints/last/memory").exists()
+
+
+def test_a_seed_decides_the_run(tmp_path: Path) -> None:
+    returns = []
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        run(tmp_path / name, f"seed={seed}")
+        rows = rows_of(tmp_path / name / "episodes.csv")
+        returns.append([(row["env_steps"], row["return"]) for row in rows])
+    assert returns[0] == returns[1] != returns[2]
+
+
+def test_a_crash_leaves_a_summary_that_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args: object) -> None:
+        raise FloatingPointError("the network has diverged")
+
+    monkeypatch.setattr(DQN, "_update", fail)
+    with pytest.raises(FloatingPointError):
+        run(tmp_path)
+    summary = summary_of(tmp_path)
+    assert summary["status"] == "failed"
+    assert summary["error"] == "FloatingPointError: the network has diverged"
+    assert summary["env_steps"] == 100
+
+
+def test_a_folder_that_holds_a_run_is_not_written_over(tmp_path: Path) -> None:
+    run(tmp_path, "trainer.max_env_steps=120")
+    before = (tmp_path / "metrics.csv").read_bytes()
+    with pytest.raises(UserError, match="holds a run already"):
+        run(tmp_path, "trainer.max_env_steps=120", "seed=1")
+    assert (tmp_path / "metrics.csv").read_bytes() == before
+
+
+def test_train_returns_what_a_sweep_optimizes(tmp_path: Path) -> None:
+    cfg = compose("train", [*TINY, f"paths.output_dir={tmp_path}"])
+    assert train(cfg) == summary_of(tmp_path)["eval_return_mean"]
+
+
+SWEEP = ["-m", *TINY, "memory=uniform,per", "seed=0,1", "trainer.max_env_steps=200"]
+
+
+def assert_a_run_each(sweep: Path) -> None:
+    """Four folders, each with the files of its own job only."""
+    found = {
+        (summary_of(job)["memory"], summary_of(job)["seed"]): job
+        for job in (file.parent for file in sweep.glob("*/summary.json"))
+    }
+    assert found.keys() == {(m, s) for m in ("uniform", "per") for s in (0, 1)}
+    returns = []
+    for (memory, seed), job in found.items():
+        assert summary_of(job)["status"] == "finished"
+        assert f"memory={memory}" in job.name
+        assert f"seed={seed}" in job.name
+        assert [row["env_steps"] for row in rows_of(job / "metrics.csv")] == ["100", "200"]
+        assert {row["env_steps"] for row in rows_of(job / "evaluations.csv")} == {"200"}
+        returns.append([row["env_steps"] for row in rows_of(job / "episodes.csv")])
+        assert yaml.safe_load((job / "config.yaml").read_text())["seed"] == seed
+
+
+@pytest.fixture(scope="module")
+def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sweep of four jobs that the basic launcher has run."""
+    folder = tmp_path_factory.mktemp("sweep") / "of runs"
+    assert run_hydra(train, "train", [*SWEEP, f"hydra.sweep.dir='{folder}'"]) == 0
+    return folder
+
+
+@slow
+def test_the_jobs_of_a_sweep_leave_their_own_files(sweep: Path) -> None:
+    assert_a_run_each(sweep)
+
+
+@slow
+def test_the_same_sweep_again_skips_what_has_finished(
+    sweep: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = {file: file.stat().st_mtime_ns for file in sweep.glob("*/summary.json")}
+    assert run_hydra(train, "train", [*SWEEP, f"hydra.sweep.dir='{sweep}'"]) == 0
+    assert capsys.readouterr().out.count("finished already: ") == 4
+    assert {file: file.stat().st_mtime_ns for file in sweep.glob("*/summary.json")} == before
+
+
+@slow
+def test_the_joblib_launcher_keeps_its_jobs_apart(tmp_path: Path) -> None:
+    pytest.importorskip("hydra_plugins.hydra_joblib_launcher")
+    launcher = ["hydra/launcher=joblib", "hydra.launcher.n_jobs=2"]
+    done = subprocess.run(
+        [sys.executable, ROOT / "train.py", *SWEEP, *launcher, f"hydra.sweep.dir={tmp_path}"],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert_a_run_each(tmp_path)
+
+
+def test_a_run_says_where_it_is_and_what_its_memory_will_cost(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(tmp_path, "trainer.max_env_steps=120")
+    out = capsys.readouterr().out
+    assert f"run directory: {tmp_path}" in out
+    assert re.search(r"memory when full \(10,000 transitions\): [\d.]+ KiB", out)
+    assert re.search(r"^status +finished$", out, re.MULTILINE)

@@ -1,0 +1,97 @@
+"""The entry points: exit codes, resuming by the directory alone, late imports."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rlmem.cli import repeat_overrides
+
+ROOT = Path(__file__).parents[1]
+
+
+def command(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(ROOT / arguments[0]), *arguments[1:]],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture
+def run_dir(tmp_path: Path) -> Path:
+    """A run directory that was started with three overrides."""
+    saved = tmp_path / "run" / ".hydra" / "overrides.yaml"
+    saved.parent.mkdir(parents=True)
+    saved.write_text(yaml.safe_dump(["memory=per", "seed=3", "+debug=true"]))
+    return tmp_path / "run"
+
+
+def test_resuming_a_directory_repeats_its_overrides(run_dir: Path) -> None:
+    resume = f"resume={run_dir}"
+    assert repeat_overrides([resume]) == ["memory=per", "seed=3", "+debug=true", resume]
+
+
+def test_an_override_that_is_given_again_replaces_the_saved_one(run_dir: Path) -> None:
+    given = [f"resume={run_dir}", "seed=9", "debug=false"]
+    assert repeat_overrides(given) == ["memory=per", *given]
+
+
+def test_a_saved_resume_is_not_repeated(run_dir: Path) -> None:
+    saved = run_dir / ".hydra" / "overrides.yaml"
+    saved.write_text(yaml.safe_dump(["memory=per", "resume=elsewhere"]))
+    assert repeat_overrides([f"resume={run_dir}"]) == ["memory=per", f"resume={run_dir}"]
+
+
+@pytest.mark.parametrize("argv", [[], ["memory=per"], ["resume=auto"], ["resume=null"], ["-m"]])
+def test_other_commands_stay_as_they_are(argv: list[str]) -> None:
+    assert repeat_overrides(argv) == argv
+
+
+def test_a_directory_without_a_run_is_left_to_the_job(tmp_path: Path) -> None:
+    assert repeat_overrides([f"resume={tmp_path}"]) == [f"resume={tmp_path}"]
+
+
+def test_the_command_line_imports_no_torch_before_it_is_needed() -> None:
+    code = (
+        "import sys, rlmem.cli; "
+        "print([m for m in ('torch', 'lightning', 'torchrl', 'gymnasium') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["train.py", "memory=grw"], "rlmem: memory=grw: no such memory; did you mean gwr?"),
+        (["train.py", "resume=nowhere"], "rlmem: resume=nowhere: no run there"),
+        (["train.py", "env=atari", "env.game=road_runer"], "rlmem: env.game=road_runer: "),
+        (["evaluate.py", "run=nowhere"], "rlmem: run=nowhere: no run there"),
+    ],
+)
+def test_a_users_mistake_is_one_line_and_code_2(
+    arguments: list[str], line: str, tmp_path: Path
+) -> None:
+    done = command(*arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith(line)
+    assert done.stderr.count("\n") == 1
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+@pytest.mark.slow
+def test_a_run_is_scored_from_the_command_line(finished_run: Path, tmp_path: Path) -> None:
+    run_dir = shutil.copytree(finished_run, tmp_path / "run")
+    done = command("evaluate.py", f"run={run_dir}", "episodes=2", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "CartPole-v1, checkpoint last at 300 env steps" in done.stdout
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
