@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -112,20 +114,30 @@ def make(name: str, steps: int | None) -> Benchmark:
 def run_once(contender: Contender, python: str, timeout: float) -> None:
     """Run a contender and keep its line, or why there is none."""
     command = [python, str(HERE / contender.command[0]), *contender.command[1:]]
+    # A session of its own, so that a timeout also ends what the contender has started.
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout)
-    except subprocess.TimeoutExpired:
+        out, err = process.communicate(timeout=timeout)
+    except BaseException as error:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        if not isinstance(error, subprocess.TimeoutExpired):
+            raise
         contender.problem = f"no result within {timeout:.0f} s"
         return
-    if done.returncode == NOT_INSTALLED:
+    if process.returncode == NOT_INSTALLED:
         contender.problem = "not installed"
         return
-    if done.returncode:
-        contender.problem = (
-            f"failed: {(done.stderr.strip() or 'no message').splitlines()[-1][:200]}"
-        )
+    if process.returncode:
+        contender.problem = f"failed: {(err.strip() or 'no message').splitlines()[-1][:200]}"
         return
-    line = json.loads(done.stdout.strip().splitlines()[-1])
+    line = json.loads(out.strip().splitlines()[-1])
     metrics = line.get("metrics") or {"env_steps_per_second": line["env_steps_per_second"]}
     contender.runs.append(metrics)
     contender.versions = line["versions"]

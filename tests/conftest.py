@@ -1,16 +1,19 @@
-"""One thread a worker: the suite runs in two processes on two cores."""
+"""One thread a worker (the suite runs in two processes on two cores), and a run to look at."""
 
 import os
+from pathlib import Path
+
+import pytest
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-import torch  # noqa: E402
 
-torch.set_num_threads(1)
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> None:
+    """Torch may have been imported before this file set the variable."""
+    import torch
 
-from pathlib import Path  # noqa: E402
-
-import pytest  # noqa: E402
+    torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")

@@ -96,8 +96,12 @@ def _load(cfg: DictConfig, run_dir: Path, agent: build.DQN) -> int:
         path = run_dir / "checkpoints" / "best.ckpt"
         if not path.exists():
             raise UserError(f"run={cfg.run}: no {path.name} yet; use checkpoint=last")
-        content = torch.load(path, weights_only=True, map_location="cpu")
-        agent.load_state_dict(content["state_dict"])
+        try:
+            content = torch.load(path, weights_only=True, map_location="cpu")
+            agent.load_state_dict(content["state_dict"])
+        except Exception as error:  # torch raises several kinds
+            reason = str(error).splitlines()[0]
+            raise UserError(f"{path} cannot be loaded: {reason}") from None
         return int(content["env_steps"])
     folder = find_checkpoint(run_dir)
     if folder is None:

@@ -164,7 +164,7 @@ def test_a_missing_memory_is_reported_in_one_line(last: Path) -> None:
 def test_a_finished_run_without_memory_says_how_to_keep_it(tmp_path: Path) -> None:
     folder = tmp_path / "checkpoints" / "last"
     Parts(tmp_path).train(120).save(folder, with_memory=False)
-    with pytest.raises(UserError, match="checkpoint.keep_memory_when_finished=true"):
+    with pytest.raises(UserError, match=r"checkpoint\.keep_memory_when_finished=true"):
         Parts(tmp_path).load(folder)
 
 

@@ -43,6 +43,19 @@ from rlmem.cli import train_main
 train_main()
 """
 
+# The same, with the SIGTERM in the evaluation after the last env step.
+STOPPED_LATE = """
+import os, signal
+from rlmem.callbacks.evaluation import Evaluation
+evaluate = Evaluation.evaluate
+def stop_and_evaluate(self, agent):
+    os.kill(os.getpid(), signal.SIGTERM)
+    return evaluate(self, agent)
+Evaluation.evaluate = stop_and_evaluate
+from rlmem.cli import train_main
+train_main()
+"""
+
 
 def stopped(monkeypatch: pytest.MonkeyPatch, env_steps: int, folder: Path, *overrides: str) -> None:
     """A run that SIGTERM stops."""
@@ -176,6 +189,23 @@ def test_the_command_line_stops_with_143_and_resumes_from_the_directory_alone(
 
 
 @pytest.mark.slow
+@pytest.mark.xfail(strict=True, reason="Lightning has taken the handlers back by then")
+def test_a_signal_in_the_final_evaluation_leaves_a_run_that_can_go_on(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", STOPPED_LATE, *TINY, *CARTPOLE[:2], f"hydra.run.dir={tmp_path}/cut"],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode > 0, done.stderr
+    assert summary_of(tmp_path / "cut")["status"] == "interrupted"
+    summary = run(tmp_path / "cut", *CARTPOLE[:2], f"resume={tmp_path}/cut")
+    assert (summary["status"], summary["env_steps"]) == ("finished", 300)
+
+
+@pytest.mark.slow
 def test_a_finished_run_that_kept_its_memory_can_be_extended(
     finished_run: Path, tmp_path: Path
 ) -> None:
@@ -238,7 +268,7 @@ def test_a_directory_without_a_run_is_refused(tmp_path: Path) -> None:
 
 def test_a_run_without_a_checkpoint_is_refused(copy: Path) -> None:
     shutil.rmtree(copy / "checkpoints")
-    with pytest.raises(UserError, match="it has no checkpoint yet; checkpoint.every=120"):
+    with pytest.raises(UserError, match=r"it has no checkpoint yet; checkpoint\.every=120"):
         chosen(copy, *CARTPOLE, f"resume={copy}")
 
 

@@ -111,7 +111,6 @@ def test_visit_sampler_follows_counts_and_removals():
     sampler = VisitSampler()
     sampler._rng = torch.Generator().manual_seed(0)
     index, _ = sampler.sample(storage, 60_000)
-    assert (info["weight"] == 1).all()
     share = np.bincount(index.numpy(), minlength=len(storage)) / 60_000
     wanted = storage.counts(np.arange(len(storage))) / 3000
     np.testing.assert_allclose(share, wanted, atol=5 * np.sqrt(0.25 / 60_000))
@@ -166,7 +165,6 @@ def test_works_inside_torchrl_buffers():
     sample = buffer.sample()
     assert sample["index"].shape == (16,)
     assert sample["next", "reward"].shape == (16, 1)
-    assert (sample["weight"] == 1).all()
 
 
 def test_state_survives_a_folder(tmp_path):

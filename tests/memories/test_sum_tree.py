@@ -88,6 +88,13 @@ def test_an_item_of_weight_zero_is_never_drawn(make: Any, values: list[float], s
 
 
 @either
+def test_a_mass_that_rounds_up_to_the_total_stays_with_the_last_positive_item(make: Any) -> None:
+    tree = make(4)
+    tree.update(np.array([0]), np.array([5e-324]))  # BELOW_ONE times it is itself
+    assert tree.draw(np.array([BELOW_ONE])).tolist() == [0]
+
+
+@either
 def test_an_empty_tree_draws_nothing(make: Any) -> None:
     with pytest.raises(ValueError, match="no item has a positive weight"):
         make(5).draw(np.array([0.5]))
