@@ -19,7 +19,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 train: $(STAMP) ## train: make train ARGS="memory=per env=pong"
-	$(BIN)/python train.py $(if $(ARGS),$(ARGS),memory=gwr env=road_runner trainer.max_env_steps=40000 agent.learning_starts=4000 agent.epsilon.decay_steps=20000 evaluation.every=10000)
+	$(BIN)/python train.py $(if $(ARGS),$(ARGS),memory=gwr env=road_runner trainer.max_env_steps=40000 evaluation.every=10000 evaluation.episodes=5)
 
 test: $(STAMP) ## all tests
 	$(BIN)/python -m pytest -n 2 $(ARGS)

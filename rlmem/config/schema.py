@@ -144,6 +144,7 @@ class RecommendedConfig:
 
     hidden: list[int]
     lr: float
+    adam_eps: float
     gamma: float
     batch_size: int
     learning_starts: int

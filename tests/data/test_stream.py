@@ -150,6 +150,7 @@ def test_the_sampler_is_annealed_by_env_steps() -> None:
 
 def test_priorities_are_written_before_the_next_draw(tmp_path: Path) -> None:
     overrides = ["memory=per", "agent.learning_starts=64", "trainer.max_env_steps=100"]
+    overrides += ["agent.batch_size=64", "agent.train_every=1", "agent.updates_per_step=1"]
     cfg = compose("train", overrides)
     env = build.build_env(cfg)
     agent, memory = build.build_agent(cfg, env.spec), build.build_memory(cfg, env.spec)

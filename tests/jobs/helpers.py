@@ -14,11 +14,18 @@ from rlmem.config import compose
 from rlmem.data.stream import EnvStepStream
 from rlmem.jobs.train import train
 
+# Whatever a recommendation may say is set here: the tests count steps and updates.
 TINY = [
     "trainer.max_env_steps=300",
     "trainer.accelerator=cpu",
     "agent.learning_starts=100",
     "agent.target_update_every=100",
+    "agent.train_every=1",
+    "agent.updates_per_step=1",
+    "agent.batch_size=32",
+    "agent.network.hidden=[64]",
+    "agent.lr=0.00025",
+    "memory.capacity=10000",
     "log.every=100",
     "log.progress=false",
     "evaluation.episodes=1",
@@ -27,6 +34,7 @@ TINY_ATARI = [
     "env.protocol.max_frames=400",
     "agent.learning_starts=200",
     "agent.target_update_every=40",
+    "agent.train_every=4",
 ]
 TINY_GWR = ["memory=gwr", "memory.metric.scale_samples=100"]
 TIMINGS = {"seconds", "env_steps_per_second", "act_us", "env_us", "insert_us", "sample_us"}
