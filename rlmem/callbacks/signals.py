@@ -20,18 +20,28 @@ class StopOnSignal(lightning.Callback):
     def __init__(self, stream: EnvStepStream) -> None:
         self.stream = stream
         self.received: signal.Signals | None = None
+        self._training = True
         # Taken here: at the start of training they are Lightning's, of which it leaves nothing.
         self._before: dict[signal.Signals, Any] = {s: signal.getsignal(s) for s in WATCHED}
 
     def _on_signal(self, number: int, frame: Any) -> None:
-        if self.received is not None:
-            raise KeyboardInterrupt
-        self.received = signal.Signals(number)
+        first, self.received = self.received is None, signal.Signals(number)
         self.stream.stop_requested = True
         print(f"\n{self.received.name}: saving, then stopping", flush=True)
+        if not (first and self._training):
+            raise KeyboardInterrupt
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        """Set the handlers (not in a thread, where Python refuses them)."""
+        """The first signal ends the stream."""
+        self.arm(training=True)
+
+    def arm(self, *, training: bool) -> None:
+        """Set the handlers (not in a thread, where Python refuses them).
+
+        Args:
+            training: whether a stream is there to end; without, the first signal interrupts.
+        """
+        self._training = training
         try:
             for number in WATCHED:
                 signal.signal(number, self._on_signal)

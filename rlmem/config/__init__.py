@@ -172,7 +172,7 @@ def _remove_unused(output_dir: Path) -> None:
         if {p.name for p in output_dir.iterdir()} != {".hydra"}:
             return
         shutil.rmtree(output_dir)
-        for folder in (output_dir.parent, output_dir.parent.parent):
+        for folder in list(output_dir.parents)[:3]:
             folder.rmdir()  # outputs/<env>/<memory>, as far as they are empty
     except OSError:
         return

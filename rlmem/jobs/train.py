@@ -1,5 +1,6 @@
 """One training run, from its configuration to its summary."""
 
+import contextlib
 import sys
 import time
 import traceback
@@ -101,13 +102,14 @@ class Run:
         self.trainer.fit(self.agent, datamodule=EnvStepDataModule(self.stream))
         self.progress.close()
         self.agent.to(self.trainer.strategy.root_device)
-        if self.signals.received:
-            self.checkpointing.save(self.agent)
-            return "interrupted"
-        self.evaluation.evaluate(self.agent)
-        keep = self.cfg.checkpoint.keep_memory_when_finished
+        if not self.signals.received:
+            self.signals.arm(training=False)
+            with contextlib.suppress(KeyboardInterrupt):
+                self.evaluation.evaluate(self.agent)
+        finished = not self.signals.received
+        keep = self.cfg.checkpoint.keep_memory_when_finished or not finished
         self.checkpointing.save(self.agent, with_memory=keep)
-        return "finished"
+        return "finished" if finished else "interrupted"
 
     def summary(self, status: str, error: str | None) -> dict[str, Any]:
         """The content of summary.json."""

@@ -189,7 +189,6 @@ def test_the_command_line_stops_with_143_and_resumes_from_the_directory_alone(
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(strict=True, reason="Lightning has taken the handlers back by then")
 def test_a_signal_in_the_final_evaluation_leaves_a_run_that_can_go_on(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", STOPPED_LATE, *TINY, *CARTPOLE[:2], f"hydra.run.dir={tmp_path}/cut"],

@@ -5,6 +5,8 @@ A block is a TensorDict or a nested dict with TorchRL's keys (`observation`, `ac
 oldest first.
 """
 
+import mmap
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -115,6 +117,21 @@ def make_sample(
         },
         batch_size=shape,
     )
+
+
+def lazy_empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """An array whose pages the system gives only when they are first written.
+
+    np.empty does so too, but the system may refuse to promise more than it has, and the full
+    capacity is the worst case: a large array promises nothing here (Linux).
+    """
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    if size < 2**22 or sys.platform != "linux":
+        return np.empty(shape, dtype)
+    no_reserve = 0x4000  # MAP_NORESERVE; mmap names it from Python 3.13 on
+    pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | no_reserve)
+    pages.madvise(mmap.MADV_HUGEPAGE)
+    return np.frombuffer(pages, dtype).reshape(shape)
 
 
 class ReplayStorage(Storage):

@@ -20,7 +20,7 @@ from tensordict import TensorDict
 
 from rlmem.memories.serialize import State
 from rlmem.memories.storages import frame_kernels as kernels
-from rlmem.memories.storages.base import ReplayStorage, as_block, make_sample
+from rlmem.memories.storages.base import ReplayStorage, as_block, lazy_empty, make_sample
 
 
 class FrameStorage(ReplayStorage):
@@ -84,8 +84,8 @@ class FrameStorage(ReplayStorage):
         self._ring = capacity + (stack - 1) * num_envs
         row = int(np.prod(frame_shape))
         # Row 0 is zeros, then the ring, then the pool of next observations without successor: one
-        # a transition at most. np.empty: the system gives a page only when it is first written.
-        self._frames = np.empty((kernels.RING + self._ring + capacity, row), dtype)
+        # a transition at most.
+        self._frames = lazy_empty((kernels.RING + self._ring + capacity, row), dtype)
         self._frames[0] = 0
         self._back = np.empty(self._ring, np.int32)  # seq distance to the frame before; 0: none
         self._link = np.empty(capacity, np.int32)  # > 0: distance to successor; < 0: -1 - pool row

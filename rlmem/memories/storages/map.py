@@ -21,7 +21,7 @@ from tensordict import TensorDict
 
 from rlmem.errors import UserError
 from rlmem.memories.serialize import State
-from rlmem.memories.storages.base import ReplayStorage, make_sample
+from rlmem.memories.storages.base import ReplayStorage, lazy_empty, make_sample
 from rlmem.memories.storages.map_records import (
     EDGE,
     EDGE_FREE,
@@ -88,9 +88,9 @@ class MapStorage(ReplayStorage):
         self.num_actions = num_actions
         size = math.prod(self.observation_shape)
         self.arrays = MapArrays(
-            prototypes=np.empty((capacity, size), self.dtype),
-            embeddings=np.empty((capacity, embedding_dims), np.float32),
-            contexts=np.empty((capacity * contexts, embedding_dims), np.float32),
+            prototypes=lazy_empty((capacity, size), self.dtype),
+            embeddings=lazy_empty((capacity, embedding_dims), np.float32),
+            contexts=lazy_empty((capacity * contexts, embedding_dims), np.float32),
             alive=np.empty(capacity, np.uint8),
             nodes=np.empty(capacity, NODE),
             halves=np.empty(2 * _FIRST_RECORDS, HALF),
