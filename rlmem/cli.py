@@ -23,14 +23,14 @@ def _evaluate(cfg: DictConfig) -> None:
 
 
 def repeat_overrides(argv: list[str]) -> list[str]:
-    """Complete `resume=<run directory>` by the overrides that the run was started with.
+    """Complete `resume=<run directory>` by the overrides that the run had last.
 
     Hydra then composes the run's own configuration. Overrides given again replace the saved ones;
     a directory without a run is left for the job to report.
     """
     given = {a.partition("=")[0].lstrip("+"): a.partition("=")[2] for a in argv if "=" in a}
     run_dir = Path(given.get("resume", "").strip("'\""))
-    saved = run_dir / ".hydra" / "overrides.yaml"
+    saved = run_dir / "overrides.yaml"
     if given.get("resume") in (None, "", "null", "auto") or not saved.is_file():
         return argv
     return [

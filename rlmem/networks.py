@@ -9,6 +9,8 @@ from itertools import pairwise
 import torch
 from torch import nn
 
+from rlmem.errors import UserError
+
 
 class DuelingHead(nn.Module):
     """Q = V + A - mean A (Wang et al. 2016), each stream with one hidden layer."""
@@ -126,6 +128,14 @@ def make_network(
     """
     if kind == "auto":
         kind = network_kind(observation_shape)
+    if dueling and not hidden:
+        raise UserError("agent.network.hidden=[]: dueling heads need a hidden layer, such as [512]")
+    fits = network_kind(observation_shape)
+    if kind == "nature" != fits or (kind == "minatar" and fits == "mlp"):
+        raise UserError(
+            f"agent.network.kind={kind}: it does not fit observations of shape "
+            f"{tuple(observation_shape)}; use agent.network.kind={fits}"
+        )
     if kind == "mlp":
         features = int(torch.Size(observation_shape).numel())
         return MLP(features, input_scale, hidden, num_actions, dueling)

@@ -28,7 +28,7 @@ def command(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[st
 @pytest.fixture
 def run_dir(tmp_path: Path) -> Path:
     """A run directory that was started with three overrides."""
-    saved = tmp_path / "run" / ".hydra" / "overrides.yaml"
+    saved = tmp_path / "run" / "overrides.yaml"
     saved.parent.mkdir(parents=True)
     saved.write_text(yaml.safe_dump(["memory=per", "seed=3", "+debug=true"]))
     return tmp_path / "run"
@@ -45,7 +45,7 @@ def test_an_override_that_is_given_again_replaces_the_saved_one(run_dir: Path) -
 
 
 def test_a_saved_resume_is_not_repeated(run_dir: Path) -> None:
-    saved = run_dir / ".hydra" / "overrides.yaml"
+    saved = run_dir / "overrides.yaml"
     saved.write_text(yaml.safe_dump(["memory=per", "resume=elsewhere"]))
     assert repeat_overrides([f"resume={run_dir}"]) == ["memory=per", f"resume={run_dir}"]
 

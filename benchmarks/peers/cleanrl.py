@@ -2,8 +2,8 @@
 
 python benchmarks/peers/cleanrl.py --task atari|cartpole --steps N
 
-Written for this benchmark after the structure of CleanRL's dqn.py and dqn_atari.py, with these versions of
-Gymnasium and ale-py. It writes to TensorBoard every 100 steps, so does this.
+Written for this benchmark after the structure of CleanRL's dqn.py and dqn_atari.py, with these
+versions of Gymnasium and ale-py. It writes to TensorBoard every 100 steps, so does this.
 """
 
 # ruff: noqa: E402

@@ -142,6 +142,9 @@ class DQN(lightning.LightningModule):
         if self.cfg.max_grad_norm is not None:
             torch.nn.utils.clip_grad_norm_(self.online.parameters(), self.cfg.max_grad_norm)
         self.optimizer.step()
+        if torch.is_autocast_enabled(observation.device.type):
+            # The Trainer's autocast region spans all U updates and caches the weights' bf16 copies.
+            torch.clear_autocast_cache()
         self.grad_steps += 1
         if self.grad_steps % self.target_update_every == 0:
             self.target.load_state_dict(self.online.state_dict())

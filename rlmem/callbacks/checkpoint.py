@@ -8,6 +8,7 @@ in the middle leaves the previous one valid.
 import json
 import os
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,7 @@ def save_checkpoint(
         "memory_bytes_peak": recorder.bytes_peak,
         "memory_saved": with_memory,
         "best_return": recorder.best_return,
+        "last_evaluation": asdict(recorder.last_evaluation) if recorder.last_evaluation else None,
     }
     (fresh / "manifest.json").write_text(json.dumps(manifest, indent=2))
     shutil.rmtree(old, ignore_errors=True)
@@ -141,26 +143,31 @@ def load_checkpoint(folder: Path, agent: Any, stream: EnvStepStream) -> dict[str
         _load_optimizer(agent.optimizer, load_file(folder / "optimizer.safetensors"))
         stream.memory.load(folder / "memory")
         stream.load_state_dict(load_state(folder / "stream"))
-    except (OSError, ValueError, KeyError, SafetensorError) as error:
+    except (OSError, ValueError, KeyError, EOFError, SafetensorError) as error:
         raise UserError(f"{folder} cannot be loaded: {error}") from None
     agent.grad_steps = manifest["grad_steps"]
     return manifest
 
 
 class Checkpointing(lightning.Callback):
-    """Saves at each re-seeding of the environments, and the best model of the evaluations.
+    """Saves at intervals, and the best model of the evaluations.
 
     Args:
         run_dir: of the run.
         recorder: whose counters go into the checkpoint.
+        every: env steps between checkpoints.
     """
 
-    def __init__(self, run_dir: Path, stream: EnvStepStream, recorder: Recorder) -> None:
+    def __init__(
+        self, run_dir: Path, stream: EnvStepStream, recorder: Recorder, every: int
+    ) -> None:
+        self.every = every
         self.folder = run_dir / "checkpoints" / "last"
         self.stream, self.recorder = stream, recorder
 
     def save(self, agent: Any, *, with_memory: bool = True) -> None:
         """Save now."""
+        self.recorder.write_episodes()  # a checkpoint must not be ahead of the files
         save_checkpoint(self.folder, agent, self.stream, self.recorder, with_memory=with_memory)
 
     def save_if_best(self, agent: Any) -> None:
@@ -182,6 +189,6 @@ class Checkpointing(lightning.Callback):
     def on_train_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Save when the environments are about to be seeded anew."""
-        if self.stream.at_reseed:
+        """Save at each multiple of `every`."""
+        if self.stream.crossed(self.every):
             self.save(pl_module)

@@ -66,10 +66,9 @@ class Evaluation(lightning.Callback):
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Score at each multiple of `every`, except at the very end (which is scored anyway)."""
-        steps, config = self.stream.env_steps, self.stream.config
-        if self.every is None or steps >= config.max_env_steps:
+        if self.every is None or self.stream.env_steps >= self.stream.config.max_env_steps:
             return
-        if steps // self.every > (steps - self.stream.steps_a_batch) // self.every:
+        if self.stream.crossed(self.every):
             self.evaluate(pl_module)
 
 

@@ -6,6 +6,7 @@ a step would halve the speed of a small network.
 """
 
 import csv
+import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +17,6 @@ import numpy as np
 import torch
 from tensordict import TensorDict
 
-from rlmem.data.module import EnvStepDataModule
 from rlmem.data.rollout import EvaluationResult
 from rlmem.data.stream import EnvStepStream
 
@@ -60,25 +60,26 @@ class CsvFile:
                 reader = csv.DictReader(file)
                 self.columns = list(reader.fieldnames or []) or self.columns
                 kept = [row for row in reader if _whole(row) and _steps(row) <= keep_until]
-        self._file = path.open("w", newline="")
-        if self.columns:
-            self._write_header()
-            for row in kept:
-                self._writer.writerow(row)
-        self._file.flush()
-
-    def _write_header(self) -> None:
-        self._writer = csv.DictWriter(self._file, self.columns or [], extrasaction="ignore")
-        self._writer.writeheader()
+        # Written beside the old file and put in its place, so that no kill loses what was there.
+        fresh = path.with_suffix(".new")
+        with fresh.open("w", newline="") as file:
+            if self.columns:
+                writer = csv.DictWriter(file, self.columns, extrasaction="ignore")
+                writer.writeheader()
+                writer.writerows(kept)
+        os.replace(fresh, path)
+        self._file = path.open("a", newline="")
 
     def write(self, rows: list[dict[str, Any]]) -> None:
         """Append rows; the first row ever names the columns if none were given."""
         if not rows:
             return
-        if not self.columns:
-            self.columns = list(rows[0])
-            self._write_header()
-        self._writer.writerows(rows)
+        first = not self.columns
+        self.columns = self.columns or list(rows[0])
+        writer = csv.DictWriter(self._file, self.columns, extrasaction="ignore")
+        if first:
+            writer.writeheader()
+        writer.writerows(rows)
         self._file.flush()
 
     def close(self) -> None:
@@ -116,7 +117,7 @@ def correlation_count(states: torch.Tensor, threshold: float = 0.8) -> int:
 def summarize_td_errors(td_error: torch.Tensor) -> tuple[float, float, float, float]:
     """Mean, median, largest and standard deviation of |TD error| over a batch."""
     size = td_error.detach().abs().float().flatten()
-    values = size.mean(), size.median(), size.max(), size.std(correction=0)
+    values = size.mean(), size.quantile(0.5), size.max(), size.std(correction=0)
     return tuple(float(value) for value in values)  # type: ignore[return-value]
 
 
@@ -172,11 +173,8 @@ class Recorder(lightning.Callback):
         batch: TensorDict,
         batch_idx: int,
     ) -> None:
-        """Send TD errors to the memory, and a row to the loggers at each interval."""
-        module: EnvStepDataModule = trainer.datamodule  # type: ignore[attr-defined]
-        module.write_back(batch, outputs)
-        steps = self.stream.env_steps
-        if steps // self.every > (steps - self.stream.steps_a_batch) // self.every:
+        """Make a row at each interval."""
+        if self.stream.crossed(self.every):
             self.write_row(pl_module, outputs, batch)
 
     def write_row(self, agent: Any, outputs: dict[str, Any], batch: TensorDict) -> None:

@@ -45,7 +45,19 @@ class WandbLogger:
         mode = self._mode()
         if mode == "offline":
             print(f"W&B offline; send it later with: wandb sync {self._run_dir}/wandb/offline-*")
-        run = self._wandb.init(
+        try:
+            run = self._init(options, mode)
+        except self._wandb.errors.Error as error:
+            if mode != "online":
+                raise
+            print(f"W&B cannot be reached ({error}): the run is recorded offline", flush=True)
+            run = self._init(options, "offline")
+        run.define_metric("env_steps")
+        run.define_metric("*", step_metric="env_steps")
+        return run
+
+    def _init(self, options: Any, mode: str) -> Any:
+        return self._wandb.init(
             project=options.project,
             entity=options.entity,
             group=options.group or f"{self._cfg.env.name}/{self._cfg.memory.name}",
@@ -58,9 +70,6 @@ class WandbLogger:
             reinit="finish_previous",
             settings=self._wandb.Settings(console="off", silent=True),
         )
-        run.define_metric("env_steps")
-        run.define_metric("*", step_metric="env_steps")
-        return run
 
     def log(self, row: dict[str, Any]) -> None:
         """Send one row without its empty cells."""

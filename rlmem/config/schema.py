@@ -206,6 +206,7 @@ class MinatarEnvConfig(EnvConfig):
 
     game: str
     sticky: float
+    max_episode_steps: int | None
 
 
 @dataclass
@@ -233,6 +234,7 @@ class CheckpointConfig:
     """Resumable checkpoints."""
 
     every: int
+    reseed_every: int
     keep_memory_when_finished: bool
 
 

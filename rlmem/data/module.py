@@ -1,7 +1,5 @@
 """The Lightning data module around the env-stepping stream."""
 
-from typing import Any
-
 import lightning
 import torch
 from tensordict import TensorDict
@@ -29,8 +27,3 @@ class EnvStepDataModule(lightning.LightningDataModule):
     ) -> TensorDict:
         """Move a batch; on the CPU it stays what it is."""
         return batch if device.type == "cpu" else batch.to(device, non_blocking=True)
-
-    def write_back(self, batch: TensorDict, outputs: dict[str, Any]) -> None:
-        """Give the sampler the TD errors [U, B] of the batch that the agent was trained on."""
-        if batch.shape[0]:
-            self.stream.memory.update_priority(batch["index"], outputs["td_error"])

@@ -81,10 +81,9 @@ class EnvStepStream:
         """Emulator frames so far."""
         return self.env_steps * self.env.spec.frames_per_step
 
-    @property
-    def at_reseed(self) -> bool:
-        """Whether the envs are to be seeded anew before the next step: the time to save."""
-        return self._seeded_at < 0
+    def crossed(self, every: int) -> bool:
+        """Whether the last Trainer step reached or passed a multiple of `every` env steps."""
+        return self.env_steps // every > (self.env_steps - self.steps_a_batch) // every
 
     @property
     def steps_a_batch(self) -> int:
@@ -107,11 +106,11 @@ class EnvStepStream:
 
     def _draw(self) -> TensorDict:
         config, started = self.config, time.perf_counter()
-        ready = self.env_steps >= config.learning_starts
-        if not (ready and self.memory.can_sample(config.batch_size)):
+        batches = self.memory.available(config.batch_size, config.updates)
+        if self.env_steps < config.learning_starts or batches == 0:
             return TensorDict({}, batch_size=[0, config.batch_size])
         self.memory.sampler.anneal(self.env_steps)
-        batch = self.memory.sample(config.batch_size, config.updates)
+        batch = self.memory.sample(config.batch_size, batches)
         self.seconds["sample"] += time.perf_counter() - started
         return batch
 
@@ -127,8 +126,7 @@ class EnvStepStream:
             rows.append(self._step(action))
             self.seconds["act"] += acted - started
             self.seconds["env"] += time.perf_counter() - acted
-        every = self.config.reseed_every
-        if self.env_steps // every > (self.env_steps - self.steps_a_batch) // every:
+        if self.crossed(self.config.reseed_every):
             self._cut(rows[-1])
         started = time.perf_counter()
         self.memory.extend(self._block(rows))

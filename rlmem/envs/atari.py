@@ -207,12 +207,6 @@ def _check(cfg: Any) -> None:
             raise UserError(f"env.{key}={value}: must be at least {least}")
     if not 0 <= protocol.sticky < 1:
         raise UserError(f"env.protocol.sticky={protocol.sticky}: must lie in [0, 1)")
-    limit = getattr(cfg, "max_episode_steps", None)
-    if limit is not None:
-        raise UserError(
-            f"env.max_episode_steps={limit}: not for Atari; "
-            f"set env.protocol.max_frames={limit * cfg.frame_skip} (emulator frames)"
-        )
 
 
 def _check_game(game: str | None) -> None:

@@ -33,7 +33,7 @@ def make_minatar(cfg: Any, num_envs: int, render: bool) -> SerialEnvStepper:
         raise UserError(f"env.game={game}: no such MinAtar game; {hint}valid: {', '.join(GAMES)}")
     if not 0 <= cfg.sticky < 1:
         raise UserError(f"env.sticky={cfg.sticky}: must lie in [0, 1)")
-    limit = getattr(cfg, "max_episode_steps", None)
+    limit = cfg.max_episode_steps
     if limit is not None and limit < 1:
         raise UserError(f"env.max_episode_steps={limit}: must be at least 1, or null")
     envs = [MinAtarGame(game, cfg.sticky, limit) for _ in range(num_envs)]

@@ -7,6 +7,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from rlmem.agents.dqn import DQN
 from rlmem.config.schema import AgentConfig
+from rlmem.data.rollout import evaluation_envs
 from rlmem.data.stream import EnvStepStream, StreamConfig, derive_seed
 from rlmem.envs import EnvSpec, EnvStepper, make_env
 from rlmem.memories.factory import make_memory
@@ -48,15 +49,23 @@ def build_stream(
         batch_size=cfg.agent.batch_size,
         updates=cfg.agent.updates_per_step,
         vector_steps=steps // env.spec.num_envs,
-        reseed_every=cfg.checkpoint.every,
+        reseed_every=cfg.checkpoint.reseed_every,
         reward_clip=cfg.env.reward_clip,
     )
     return EnvStepStream(env, memory, agent.act, agent.epsilon, config)
 
 
-def build_env(cfg: DictConfig, num_envs: int | None = None, *, render: bool = False) -> EnvStepper:
-    """The environment, with the configured number of copies unless another is given."""
-    return make_env(cfg.env, num_envs or cfg.env.num_envs, render=render)
+def build_env(cfg: DictConfig) -> EnvStepper:
+    """The environment that is trained on."""
+    return make_env(cfg.env, cfg.env.num_envs)
+
+
+def build_evaluation_env(cfg: DictConfig, episodes: int, *, render: bool) -> EnvStepper:
+    """The environment that `episodes` episodes are scored on: full games always."""
+    env = cfg.env
+    if env.suite == "atari":
+        env = OmegaConf.merge(env, {"protocol": {"episodic_life": False}})
+    return make_env(env, evaluation_envs(episodes), render=render)
 
 
 def metrics_loggers(cfg: DictConfig, run_dir: Any, run_name: str) -> list[Any]:

@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 from rlmem.callbacks.checkpoint import find_checkpoint, load_model
 from rlmem.callbacks.evaluation import video_fps
 from rlmem.callbacks.records import EVALUATION_COLUMNS
-from rlmem.data.rollout import Video, evaluate_policy, evaluation_envs
+from rlmem.data.rollout import Video, evaluate_policy
 from rlmem.data.stream import derive_seed
 from rlmem.envs import human_normalized_score
 from rlmem.errors import UserError
@@ -41,8 +41,7 @@ def score(cfg: DictConfig) -> None:
     if saved is None:
         raise UserError(f"run={cfg.run}: no run there (a run directory has a config.yaml)")
     run_cfg = OmegaConf.create(saved)
-    envs = evaluation_envs(cfg.episodes)
-    env = build.build_env(run_cfg, envs, render=cfg.video)
+    env = build.build_evaluation_env(run_cfg, cfg.episodes, render=cfg.video)
     agent = build.build_agent(run_cfg, env.spec)
     env_steps = _load(cfg, run_dir, agent)
     epsilon = run_cfg.evaluation.epsilon if cfg.epsilon is None else cfg.epsilon

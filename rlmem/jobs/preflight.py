@@ -24,7 +24,10 @@ def memory_limit() -> tuple[int, str]:
 
 
 def preflight(memory: ReplayMemory, capacity: int) -> str:
-    """One or two lines: projected bytes at capacity, and a warning if they exceed the limit."""
+    """One or two lines: projected bytes at capacity, and a warning if they exceed the limit.
+
+    Call it while the memory is empty: what it holds is no longer among the available bytes.
+    """
     components = memory.projected_footprint()
     projected = sum(components.values())
     limit, source = memory_limit()

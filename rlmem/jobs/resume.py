@@ -1,16 +1,19 @@
 """Which run a command goes on with, and whether it may."""
 
+import fcntl
+import os
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import yaml
+from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from rlmem.callbacks.checkpoint import find_checkpoint
 from rlmem.errors import UserError
 from rlmem.jobs.summary import read_summary
 
-# What a resumed run may change: how long it goes on, what it shows and where it runs.
+# What a resumed run may change: how long it goes on, what it shows and how often it saves.
 FREE = (
     "resume",
     "debug",
@@ -18,6 +21,7 @@ FREE = (
     "log.",
     "logger.",
     "evaluation.",
+    "checkpoint.every",
     "checkpoint.keep_memory_when_finished",
     "trainer.max_env_steps",
     "trainer.threads",
@@ -59,6 +63,42 @@ def saved_config(run_dir: Path) -> dict[str, Any] | None:
     return config if isinstance(config, dict) else None
 
 
+def write_config(cfg: DictConfig, run_dir: Path) -> None:
+    """Write config.yaml, and the overrides that `resume=<run directory>` is to repeat."""
+    files = {run_dir / "config.yaml": config_dict(cfg)}
+    if HydraConfig.initialized():
+        overrides = [o for o in HydraConfig.get().overrides.task if not o.startswith("resume=")]
+        files[run_dir / "overrides.yaml"] = overrides  # type: ignore[assignment]
+    for path, content in files.items():
+        fresh = path.with_suffix(".new")
+        fresh.write_text(yaml.safe_dump(content, sort_keys=False))
+        os.replace(fresh, path)
+
+
+def lock_run(run_dir: Path) -> IO[str]:
+    """Hold a run directory until the returned file is closed (or the process ends).
+
+    Raises:
+        UserError: another process is training there.
+    """
+    run_dir.mkdir(parents=True, exist_ok=True)
+    lock = (run_dir / ".lock").open("w")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        raise UserError(f"{run_dir}: another process is training there; wait or stop it") from None
+    return lock
+
+
+def _is_locked(run_dir: Path) -> bool:
+    try:
+        lock_run(run_dir).close()
+    except UserError:
+        return True
+    return False
+
+
 def resolve_run_dir(cfg: DictConfig, output_dir: Path, multirun: bool) -> tuple[Path, bool]:
     """Where this command runs, and whether it resumes what lies there.
 
@@ -68,7 +108,9 @@ def resolve_run_dir(cfg: DictConfig, output_dir: Path, multirun: bool) -> tuple[
     """
     asked = config_dict(cfg)
     if cfg.resume is None:
-        if saved_config(output_dir) is None:
+        summary = read_summary(output_dir) or {}
+        started_only = find_checkpoint(output_dir) is None and summary.get("status") != "finished"
+        if saved_config(output_dir) is None or started_only:
             return output_dir, False
         if multirun:  # the same sweep again: go on with its jobs
             return _checked(output_dir, asked), find_checkpoint(output_dir) is not None
@@ -113,5 +155,6 @@ def _newest_unfinished(output_dir: Path, asked: dict[str, Any]) -> Path | None:
         and find_checkpoint(config.parent) is not None
         and (read_summary(config.parent) or {}).get("status") != "finished"
         and not differences(saved_config(config.parent) or {}, asked)
+        and not _is_locked(config.parent)
     ]
     return max(candidates, key=lambda d: (d / "config.yaml").stat().st_mtime, default=None)

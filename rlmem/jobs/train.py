@@ -1,6 +1,5 @@
 """One training run, from its configuration to its summary."""
 
-import contextlib
 import sys
 import time
 import traceback
@@ -10,7 +9,6 @@ from typing import Any
 
 import lightning
 import torch
-import yaml
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
@@ -18,18 +16,22 @@ from omegaconf import DictConfig
 from rlmem.agents.dqn import DQN
 from rlmem.callbacks.checkpoint import Checkpointing, find_checkpoint, load_checkpoint
 from rlmem.callbacks.evaluation import Evaluation
+from rlmem.callbacks.priorities import PriorityFeedback
 from rlmem.callbacks.progress import Progress, summary_table
 from rlmem.callbacks.records import Recorder
 from rlmem.callbacks.signals import StopOnSignal
 from rlmem.data.module import EnvStepDataModule
-from rlmem.data.rollout import evaluation_envs
+from rlmem.data.rollout import EvaluationResult
 from rlmem.data.stream import EnvStepStream
 from rlmem.envs import EnvSpec, human_normalized_score
+from rlmem.errors import UserError
 from rlmem.jobs import build
 from rlmem.jobs.preflight import preflight
-from rlmem.jobs.resume import config_dict, resolve_run_dir
+from rlmem.jobs.resume import lock_run, resolve_run_dir, write_config
 from rlmem.jobs.summary import git_commit, peak_rss_bytes, read_summary, versions, write_summary
 from rlmem.networks import network_kind
+
+TORCH_THREADS = torch.get_num_threads()  # of the process, before a job of a sweep changes it
 
 
 class Run:
@@ -49,10 +51,12 @@ class Run:
         name = f"{cfg.env.name}-{cfg.memory.name}-seed{cfg.seed}"
         self.loggers = build.metrics_loggers(cfg, run_dir, name)
         self.recorder = Recorder(run_dir, self.stream, cfg.log.every, self.loggers)
-        self.checkpointing = Checkpointing(run_dir, self.stream, self.recorder)
+        self.checkpointing = Checkpointing(
+            run_dir, self.stream, self.recorder, cfg.checkpoint.every
+        )
         evaluation = cfg.evaluation
         self.evaluation = Evaluation(
-            build.build_env(cfg, evaluation_envs(evaluation.episodes), render=evaluation.video),
+            build.build_evaluation_env(cfg, evaluation.episodes, render=evaluation.video),
             self.stream,
             self.recorder,
             self.checkpointing,
@@ -75,6 +79,7 @@ class Run:
             enable_model_summary=False,
             # Order matters: priorities and rows first, then scores, then the checkpoint of all.
             callbacks=[
+                PriorityFeedback(memory),
                 self.recorder,
                 self.evaluation,
                 self.checkpointing,
@@ -93,6 +98,8 @@ class Run:
         self.agent.to(self.trainer.strategy.root_device)
         manifest = load_checkpoint(folder, self.agent, self.stream)
         self.recorder.best_return = manifest["best_return"]
+        if manifest["last_evaluation"]:
+            self.recorder.last_evaluation = EvaluationResult(**manifest["last_evaluation"])
         self.recorder.open(
             manifest["env_steps"], manifest["seconds"], manifest["memory_bytes_peak"]
         )
@@ -102,14 +109,14 @@ class Run:
         self.trainer.fit(self.agent, datamodule=EnvStepDataModule(self.stream))
         self.progress.close()
         self.agent.to(self.trainer.strategy.root_device)
-        if not self.signals.received:
-            self.signals.arm(training=False)
-            with contextlib.suppress(KeyboardInterrupt):
-                self.evaluation.evaluate(self.agent)
-        finished = not self.signals.received
-        keep = self.cfg.checkpoint.keep_memory_when_finished or not finished
+        self.signals.arm(training=False)
+        self.checkpointing.save(self.agent)
+        if self.signals.received:
+            return "interrupted"
+        self.evaluation.evaluate(self.agent)
+        keep = self.cfg.checkpoint.keep_memory_when_finished
         self.checkpointing.save(self.agent, with_memory=keep)
-        return "finished" if finished else "interrupted"
+        return "finished"
 
     def summary(self, status: str, error: str | None) -> dict[str, Any]:
         """The content of summary.json."""
@@ -171,7 +178,7 @@ def useful_threads(spec: EnvSpec) -> int:
     sweep wait for the core.
     """
     images = network_kind(spec.observation_shape) == "nature"
-    return torch.get_num_threads() if images else 1
+    return TORCH_THREADS if images else 1
 
 
 def _quiet() -> None:
@@ -201,28 +208,31 @@ def train(cfg: DictConfig) -> float | None:
     if done and finished and done["env_steps"] >= cfg.trainer.max_env_steps:
         print(f"finished already: {run_dir}")
         return done["eval_return_mean"]
-    run_dir.mkdir(parents=True, exist_ok=True)
+    if cfg.trainer.accelerator == "gpu" and not torch.cuda.is_available():
+        raise UserError("trainer.accelerator=gpu: torch finds no GPU here; use cpu or auto")
     run = Run(cfg, run_dir)
+    lock = lock_run(run_dir)
     torch.set_num_threads(cfg.trainer.threads or useful_threads(run.stream.env.spec))
-    run.restore()
-    config = yaml.safe_dump(config_dict(cfg), sort_keys=False)
-    (run_dir / "config.yaml").write_text(config)
     print(f"run directory: {run_dir}")
     print(preflight(run.stream.memory, cfg.memory.capacity), flush=True)
+    run.restore()
+    write_config(cfg, run_dir)
+    (run_dir / "summary.json").unlink(missing_ok=True)  # of the segment that is gone on with
     if resuming:
         print(f"resumed at {run.stream.env_steps:,} env steps", flush=True)
     status, error = "failed", None
     try:
         status = run.fit()
-    except KeyboardInterrupt:
-        status = "interrupted"
-        raise
     except BaseException as exc:
-        error = "".join(traceback.format_exception_only(exc)).strip()
-        raise
+        # A second signal, or one in the final evaluation; Lightning makes it a SystemExit.
+        if not (run.signals.received and isinstance(exc, KeyboardInterrupt | SystemExit)):
+            error = "".join(traceback.format_exception_only(exc)).strip()
+            raise
+        status = "interrupted"
     finally:
         summary = run.summary(status, error)
         run.close(summary)
+        lock.close()
     print(summary_table(summary))
     print(f"total {time.perf_counter() - started:.1f} s")
     if run.signals.received:

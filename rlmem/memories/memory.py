@@ -63,9 +63,10 @@ class ReplayMemory:
         self.transitions_seen += len(index)
         return index
 
-    def can_sample(self, batch_size: int) -> bool:
-        """Whether a minibatch can be drawn."""
-        return len(self.storage) > 0 and self.sampler.can_sample(self.storage, batch_size)
+    def available(self, batch_size: int, num_batches: int) -> int:
+        """How many of `num_batches` minibatches can be drawn now: all, unless nothing is stored
+        or the sampler uses each transition once."""
+        return self.sampler.available(self.storage, batch_size, num_batches)
 
     def sample(self, batch_size: int, num_batches: int | None = None) -> TensorDict:
         """Draw minibatches, each on its own as the sampler defines it.

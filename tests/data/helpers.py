@@ -60,8 +60,8 @@ class BlockLog:
     def extend(self, block: dict[str, Any]) -> None:
         self.blocks.append(block)
 
-    def can_sample(self, batch_size: int) -> bool:
-        return False
+    def available(self, batch_size: int, num_batches: int) -> int:
+        return 0
 
     def column(self, *path: str) -> np.ndarray:
         """A column of all blocks, one after the other."""

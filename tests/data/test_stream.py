@@ -10,7 +10,7 @@ import pytest
 import torch
 from tensordict import TensorDict
 
-from rlmem.callbacks.records import Recorder
+from rlmem.callbacks.priorities import PriorityFeedback
 from rlmem.config import compose
 from rlmem.data.module import EnvStepDataModule
 from rlmem.data.stream import derive_seed
@@ -125,12 +125,9 @@ def test_the_seeds_are_those_of_the_run_and_the_env_steps() -> None:
     assert not set(first) & set(other)
 
 
-def test_at_reseed_says_when_to_save() -> None:
-    stream = make_stream(ScriptedEnv(100, 100), ring(), reseed_every=10, max_env_steps=40)
-    said = []
-    for _ in stream:
-        said.append(stream.at_reseed)
-    assert said == [False, False, False, False, True] * 4
+def test_crossed_says_once_when_a_multiple_of_an_interval_is_reached() -> None:
+    stream = make_stream(ScriptedEnv(100, 100), ring(), max_env_steps=40)
+    assert [stream.crossed(10) for _ in stream] == [False, False, False, False, True] * 4
 
 
 @pytest.mark.parametrize(("clip", "stored"), [(True, 1.0), (False, REWARD)])
@@ -167,8 +164,6 @@ def test_priorities_are_written_before_the_next_draw(tmp_path: Path) -> None:
         update(index, td_error)
 
     memory.sample, memory.update_priority = logged_sample, logged_update
-    recorder = Recorder(tmp_path, stream, 1000, [])
-    recorder.open(0, 0.0, 0)
     trainer = lightning.Trainer(
         accelerator="cpu",
         max_epochs=1,
@@ -176,11 +171,10 @@ def test_priorities_are_written_before_the_next_draw(tmp_path: Path) -> None:
         enable_checkpointing=False,
         enable_progress_bar=False,
         enable_model_summary=False,
-        callbacks=[recorder],
+        callbacks=[PriorityFeedback(memory)],
         default_root_dir=tmp_path,
     )
     trainer.fit(agent, datamodule=EnvStepDataModule(stream))
-    recorder.close()
     assert [name for name, _ in events] == ["draw", "write"] * 37
     for (_, batch), (_, index) in zip(events[::2], events[1::2], strict=True):
         assert torch.equal(batch["index"], index)
@@ -238,12 +232,6 @@ def test_a_seed_depends_on_every_part() -> None:
     assert len(set(seeds)) == len(seeds)
     assert all(0 <= seed < 2**31 for seed in seeds)
     assert derive_seed(0, 1) == derive_seed(0, 1)
-
-
-def test_the_data_module_writes_nothing_back_for_an_empty_batch() -> None:
-    stream = make_stream(ScriptedEnv(5, 7), ring(sampler=PrioritizedSampler(200)))
-    EnvStepDataModule(stream).write_back(TensorDict({}, [0, 8]), {"td_error": torch.empty(0, 8)})
-    assert stream.memory.sampler.default_priority == 1.0
 
 
 def test_the_data_module_leaves_a_batch_on_the_cpu_as_it_is() -> None:

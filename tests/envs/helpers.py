@@ -27,7 +27,7 @@ def gym_cfg(env_id: str | None = "CartPole-v1", limit: int | None = None) -> Sim
 
 
 def minatar_cfg(game: str | None = "breakout", sticky: float = 0.1) -> SimpleNamespace:
-    return SimpleNamespace(suite="minatar", game=game, sticky=sticky)
+    return SimpleNamespace(suite="minatar", game=game, sticky=sticky, max_episode_steps=None)
 
 
 def random_actions(env: EnvStepper, steps: int, seed: int = 0) -> np.ndarray:

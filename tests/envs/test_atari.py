@@ -250,7 +250,6 @@ def test_missing_or_damaged_rom_is_one_line(tmp_path, monkeypatch, content):
         ({"noop_max": -1}, "env.protocol.noop_max=-1"),
         ({"max_frames": 0}, "env.protocol.max_frames=0"),
         ({"sticky": 1.5}, "env.protocol.sticky=1.5"),
-        ({"max_episode_steps": 100}, "set env.protocol.max_frames=400"),
     ],
 )
 def test_options_that_ale_py_does_not_survive_are_refused(change, message):

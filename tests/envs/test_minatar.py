@@ -104,7 +104,8 @@ def test_render_gives_a_picture_with_one_colour_a_channel():
 def test_making_a_game_imports_no_drawing_package():
     code = (
         "import sys; from types import SimpleNamespace as N; from rlmem.envs import make_env\n"
-        "env = make_env(N(suite='minatar', game='seaquest', sticky=.1), 1, render=True)\n"
+        "cfg = N(suite='minatar', game='seaquest', sticky=.1, max_episode_steps=None)\n"
+        "env = make_env(cfg, 1, render=True)\n"
         "env.reset(0); env.render()\n"
         "print(sorted({'matplotlib', 'seaborn', 'ale_py', 'gymnasium'} & set(sys.modules)))"
     )

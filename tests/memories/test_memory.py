@@ -14,7 +14,6 @@ from rlmem.envs import EnvSpec
 from rlmem.memories import (
     CombinedSampler,
     FrameStorage,
-    LatestSampler,
     PrioritizedSampler,
     RankSampler,
     ReplayMemory,
@@ -28,7 +27,6 @@ CAPACITY = 50
 SAMPLERS: dict[str, Callable] = {
     "uniform": UniformSampler,
     "combined": CombinedSampler,
-    "latest": lambda: LatestSampler(16),
     "prioritized": lambda: PrioritizedSampler(CAPACITY),
     "prioritized on a device": lambda: PrioritizedSampler(CAPACITY, device="cpu"),
     "rank": lambda: RankSampler(CAPACITY, sort_every=100),
@@ -95,7 +93,7 @@ def test_each_minibatch_is_weighted_on_its_own(kind: str) -> None:
     weight = memory.sample(8, 4)["weight"]
     assert (weight.amax((1, 2)) == 1).all()
     assert (weight > 0).all()
-    if kind in ("uniform", "combined", "latest"):
+    if kind in ("uniform", "combined"):
         assert (weight == 1).all()
 
 
@@ -126,7 +124,7 @@ def test_a_saved_memory_goes_on_with_the_same_samples(kind: str, tmp_path: Path)
     assert memory.footprint() == other.footprint()
 
 
-@pytest.mark.parametrize("name", ["none", "uniform", "cer", "per", "per_rank", "gwr"])
+@pytest.mark.parametrize("name", ["uniform", "cer", "per", "per_rank", "gwr"])
 def test_each_named_memory_saves_and_goes_on_with_the_same_samples(
     name: str, tmp_path: Path
 ) -> None:
@@ -188,9 +186,24 @@ def test_transitions_seen_counts_all_that_came() -> None:
 def test_none_draws_only_when_a_batch_has_come() -> None:
     memory = named("none", VECTORS, "memory.capacity=8")
     memory.extend(vector_block(7))
-    assert not memory.can_sample(8)
+    assert memory.available(8, 2) == 0
     memory.extend(vector_block(1))
-    assert memory.can_sample(8)
+    assert memory.available(8, 2) == 1
+
+
+def test_none_remembers_what_was_not_used_over_a_save(tmp_path: Path) -> None:
+    memory, other = named("none"), named("none")
+    memory.extend(vector_block(8))
+    memory.save(tmp_path)
+    other.load(tmp_path)
+    assert_close(memory.sample(8, 1), other.sample(8, 1), rtol=0, atol=0)
+
+
+def test_none_uses_each_transition_once() -> None:
+    memory = named("none", VECTORS, "memory.capacity=8")
+    memory.extend(vector_block(8))
+    memory.sample(8, 1)
+    assert memory.available(8, 1) == 0
 
 
 @pytest.mark.parametrize("name", ["none", "uniform", "cer", "per", "per_rank"])

@@ -17,6 +17,14 @@ class ReplaySampler(Sampler):
         """n draws from [0, 1), float64 [n], from the generator that the buffer passed in."""
         return torch.rand(n, generator=self._rng, dtype=torch.float64)
 
+    def available(self, storage: Any, batch_size: int, num_batches: int) -> int:
+        """How many of `num_batches` minibatches can be drawn now."""
+        return num_batches if len(storage) > 0 else 0
+
+    def can_sample(self, storage: Any, batch_size: int) -> bool:
+        """Whether a minibatch can be drawn (TorchRL's interface)."""
+        return self.available(storage, batch_size, 1) > 0
+
     def anneal(self, env_steps: int) -> None:
         """Tell the sampler how far the run is; samplers with a schedule follow it."""
 

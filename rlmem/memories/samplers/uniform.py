@@ -53,10 +53,10 @@ class CombinedSampler(UniformSampler):
 
 
 class LatestSampler(ReplaySampler):
-    """The newest transitions in the order in which they came: no replay.
+    """The newest transitions in the order in which they came, each used once: no replay.
 
     Args:
-        history: how many of the newest are remembered, at least the batch size [transitions].
+        history: how many unused ones are remembered, at least the batch size [transitions].
     """
 
     def __init__(self, history: int) -> None:
@@ -70,21 +70,22 @@ class LatestSampler(ReplaySampler):
 
     add = extend
 
-    def can_sample(self, storage: Storage, batch_size: int) -> bool:
-        """Whether batch_size transitions have come."""
-        return len(self._recent) >= batch_size
+    def available(self, storage: Storage, batch_size: int, num_batches: int) -> int:
+        """Minibatches of transitions that were not used yet."""
+        return min(num_batches, len(self._recent) // batch_size)
 
     def sample(self, storage: Storage, batch_size: int) -> tuple[torch.Tensor, dict]:
-        """Indices int64 [batch_size], oldest first.
+        """Indices int64 [batch_size] of the oldest unused transitions, oldest first.
 
         Raises:
-            RuntimeError: fewer than batch_size transitions have come.
+            RuntimeError: fewer than batch_size unused transitions are there.
         """
         if len(self._recent) < batch_size:
             raise RuntimeError(
-                f"{len(self._recent)} transitions have come, {batch_size} are asked for"
+                f"{len(self._recent)} unused transitions, {batch_size} are asked for"
             )
-        return torch.from_numpy(self._recent[-batch_size:].copy()), {}
+        index, self._recent = self._recent[:batch_size].copy(), self._recent[batch_size:]
+        return torch.from_numpy(index), {}
 
     def _empty(self) -> None:
         self._recent = np.empty(0, np.int64)

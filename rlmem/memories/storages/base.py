@@ -5,6 +5,7 @@ A block is a TensorDict or a nested dict with TorchRL's keys (`observation`, `ac
 oldest first.
 """
 
+import contextlib
 import mmap
 import sys
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ import torch
 from tensordict import TensorDict
 from torchrl.data.replay_buffers.storages import Storage
 
+from rlmem.errors import UserError
 from rlmem.memories.serialize import State, load_state, save_state
 
 
@@ -129,8 +131,15 @@ def lazy_empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     if size < 2**22 or sys.platform != "linux":
         return np.empty(shape, dtype)
     no_reserve = 0x4000  # MAP_NORESERVE; mmap names it from Python 3.13 on
-    pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | no_reserve)
-    pages.madvise(mmap.MADV_HUGEPAGE)
+    try:
+        pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | no_reserve)
+    except OSError as error:
+        raise UserError(
+            f"memory.capacity: the system refuses {size / 2**30:.1f} GiB of address space "
+            f"({error.strerror}); use a smaller one"
+        ) from None
+    with contextlib.suppress(OSError):  # a kernel without huge pages
+        pages.madvise(mmap.MADV_HUGEPAGE)
     return np.frombuffer(pages, dtype).reshape(shape)
 
 

@@ -51,9 +51,10 @@ def check_constants(values: Mapping[str, Any]) -> None:
             )
     for name, most in (("max_age", None), ("stack", None), ("num_envs", None), ("n_step", 255)):
         if values[name] < 1 or (most and values[name] > most):
-            raise UserError(f"memory.{name}={values[name]}: give 1 to {most or 'any number'}")
+            key = {"n_step": "agent.n_step", "num_envs": "env.num_envs"}.get(name, f"memory.{name}")
+            raise UserError(f"{key}={values[name]}: give 1 to {most or 'any number'}")
     if values["scale_samples"] < 2:
-        raise UserError(f"memory.scale_samples={values['scale_samples']}: give at least 2")
+        raise UserError(f"memory.metric.scale_samples={values['scale_samples']}: give at least 2")
     scale = values["metric_scale"]
     if scale != "auto" and (isinstance(scale, str) or not scale > 0.0):
         raise UserError(f"memory.metric.scale={scale}: give auto or a number above 0")
