@@ -229,3 +229,14 @@ def test_double_dueling_n_step_learns_on_frames() -> None:
     outputs = agent.training_step(batch, 0)
     assert outputs["td_error"].shape == (1, 2)
     assert outputs["td_error"].isfinite().all()
+
+
+def test_updates_in_one_autocast_region_each_see_the_weights_of_the_one_before() -> None:
+    batch = make_batch(updates=2, rows=6)
+    together, apart = make_agent("agent.lr=0.1"), make_agent("agent.lr=0.1")
+    with torch.autocast("cpu", torch.bfloat16):
+        together.training_step(batch, 0)
+    for row in (batch[:1], batch[1:]):
+        with torch.autocast("cpu", torch.bfloat16):
+            apart.training_step(row, 0)
+    assert torch.equal(together.online.head[0].weight, apart.online.head[0].weight)

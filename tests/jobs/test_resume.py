@@ -11,13 +11,14 @@ import pytest
 
 from rlmem.config import compose
 from rlmem.errors import UserError
-from rlmem.jobs.resume import differences, resolve_run_dir
+from rlmem.jobs.resume import differences, lock_run, resolve_run_dir
 from rlmem.jobs.train import train
 from tests.jobs.helpers import (
     TINY,
     TINY_ATARI,
     TINY_GWR,
     assert_same_run,
+    rows_of,
     run,
     signal_at,
     summary_of,
@@ -275,3 +276,32 @@ def test_differences_name_the_keys_that_bind() -> None:
     saved = {"agent": {"lr": 1, "gamma": 2}, "log": {"every": 1}, "old": 1}
     asked = {"agent": {"lr": 5, "gamma": 2}, "log": {"every": 9}}
     assert differences(saved, asked) == ["agent.lr was 1, is 5", "old was 1, is None"]
+
+
+def test_a_run_directory_has_one_writer(tmp_path: Path) -> None:
+    with lock_run(tmp_path), pytest.raises(UserError, match="another process is training there"):
+        lock_run(tmp_path)
+    lock_run(tmp_path).close()
+
+
+def test_a_checkpoint_is_not_ahead_of_the_files(tmp_path: Path) -> None:
+    killed = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import os, sys; from pathlib import Path\n"
+            "from rlmem.callbacks import checkpoint; from tests.jobs.helpers import run\n"
+            "save = checkpoint.save_checkpoint\n"
+            "def then_die(*a, **k):\n    save(*a, **k); os.kill(os.getpid(), 9)\n"
+            "checkpoint.save_checkpoint = then_die\n"
+            "run(Path(sys.argv[1]), 'checkpoint.every=130', 'log.every=1000')",
+            str(tmp_path),
+        ],
+        cwd=ROOT,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        check=False,
+    )
+    assert killed.returncode == -9
+    run(tmp_path, "checkpoint.every=130", "log.every=1000", f"resume={tmp_path}")
+    numbers = [int(row["episode"]) for row in rows_of(tmp_path / "episodes.csv")]
+    assert numbers == list(range(1, len(numbers) + 1))
