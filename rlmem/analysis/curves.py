@@ -70,22 +70,15 @@ def plot_runs(run_dirs: list[Path], out: Path) -> None:
             markersize=4,
         )
         steps, held = _column(metrics, "memory_bytes")
-        size.plot(steps, [b / 2**20 for b in held], color=colour, label=memory)
-        if held:
-            size.annotate(
-                f"{held[-1] / 2**20:,.0f} MiB",
-                (steps[-1], held[-1] / 2**20),
-                xytext=(-4, 4),
-                textcoords="offset points",
-                ha="right",
-                color=colour,
-            )
+        last = f", {held[-1] / 2**20:,.0f} MiB" if held else ""
+        size.plot(steps, [b / 2**20 for b in held], color=colour, label=memory + last)
     scores.set(xlabel="env steps", ylabel="return")
     scores.set_title(
         f"{labels[0][1]}: last 100 training episodes (line), evaluations (dots)", size=9
     )
     scores.legend(frameon=False)
-    size.set(xlabel="env steps", ylabel="memory [MiB]", yscale="log")
+    size.set(xlabel="env steps", ylabel="memory [MiB]", ylim=(0, None))
+    size.legend(frameon=False)
     size.set_title("bytes held by the memory", size=9)
     for axes in (scores, size):
         axes.grid(alpha=0.3)
