@@ -97,17 +97,25 @@ class DQN(lightning.LightningModule):
         if batch.shape[0] == 0:
             return {"td_error": torch.empty(batch.shape), "loss": torch.empty(0)}
         following: Any = batch["next"]
+        # What needs no gradient is worked out for all U minibatches at once.
+        terminated = following["terminated"].squeeze(-1)
+        discount = self.discounts[batch["steps_to_next"].squeeze(-1)] * ~terminated
         columns = (
             batch["observation"],
-            batch["action"],
+            batch["action"].unsqueeze(-1),
             following["observation"],
             following["reward"].squeeze(-1),
-            following["terminated"].squeeze(-1),
-            batch["steps_to_next"].squeeze(-1),
+            discount,
             batch["weight"].squeeze(-1),
         )
-        results = [self._update(*row) for row in zip(*columns, strict=True)]
-        td_errors, losses = zip(*results, strict=True)
+        td_errors, losses = [], []
+        for number, row in enumerate(zip(*columns, strict=True), start=self.grad_steps + 1):
+            td_error, loss = self._update(*row)
+            td_errors.append(td_error)
+            losses.append(loss)
+            if number % self.target_update_every == 0:
+                self.target.load_state_dict(self.online.state_dict())
+        self.grad_steps += len(losses)
         return {"td_error": torch.stack(td_errors), "loss": torch.stack(losses)}
 
     def _update(
@@ -116,10 +124,10 @@ class DQN(lightning.LightningModule):
         action: torch.Tensor,
         next_observation: torch.Tensor,
         reward: torch.Tensor,
-        terminated: torch.Tensor,
-        steps: torch.Tensor,
+        discount: torch.Tensor,
         weight: torch.Tensor,
     ) -> tuple[torch.Tensor, torch.Tensor]:
+        """One gradient step on a minibatch [B]; `discount` is 0 where the episode terminated."""
         with torch.no_grad():
             q_next = self.target(next_observation)
             if self.cfg.double:
@@ -127,8 +135,8 @@ class DQN(lightning.LightningModule):
                 value = q_next.gather(-1, best).squeeze(-1)
             else:
                 value = q_next.amax(-1)
-            target = reward + self.discounts[steps] * ~terminated * value
-        q = self.online(observation).gather(-1, action.unsqueeze(-1)).squeeze(-1)
+            target = torch.addcmul(reward, discount, value.to(reward.dtype))
+        q = self.online(observation).gather(-1, action).squeeze(-1)
         td_error = target - q
         if self.cfg.loss == "huber":
             zero = torch.zeros_like(td_error)
@@ -145,7 +153,4 @@ class DQN(lightning.LightningModule):
         if torch.is_autocast_enabled(observation.device.type):
             # The Trainer's autocast region spans all U updates and caches the weights' bf16 copies.
             torch.clear_autocast_cache()
-        self.grad_steps += 1
-        if self.grad_steps % self.target_update_every == 0:
-            self.target.load_state_dict(self.online.state_dict())
         return td_error.detach(), loss.detach()

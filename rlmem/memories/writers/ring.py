@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torchrl.data.replay_buffers.writers import Writer
 
@@ -25,11 +26,11 @@ class RingWriter(Writer):
 
     def extend(self, data: Any) -> torch.Tensor:
         """Write a block of N transitions; their slots int64 [N]."""
-        size = self._storage.max_size
-        index = torch.arange(self._cursor, self._cursor + len(data["action"])) % size
+        first, size = self._cursor, self._storage.max_size
+        index = np.arange(first, first + len(data["action"])) % size
         self._storage.set(index, data)  # pyright: ignore[reportArgumentType]
-        self._cursor = (self._cursor + len(index)) % size
-        return index
+        self._cursor = (first + len(index)) % size
+        return torch.from_numpy(index)
 
     def footprint(self) -> dict[str, int]:
         """Component -> bytes held: a cursor only."""
