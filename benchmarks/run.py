@@ -223,7 +223,9 @@ def main() -> None:
     parser.add_argument(
         "--peers-python", default=sys.executable, help="interpreter that has the other libraries"
     )
-    parser.add_argument("--only", default="", help="contenders whose name contains this")
+    parser.add_argument(
+        "--only", default="", help="contenders whose name contains one of these, a,b"
+    )
     parser.add_argument("--timeout", type=float, default=600, help="seconds a run")
     parser.add_argument("--results", type=Path, default=HERE / "results")
     args = parser.parse_args()
@@ -232,7 +234,8 @@ def main() -> None:
         benchmark.contenders[:] = [
             c
             for c in benchmark.contenders
-            if (args.peers or not c.peer) and (args.only in c.name or c.name == benchmark.baseline)
+            if (args.peers or not c.peer)
+            and (any(t in c.name for t in args.only.split(",")) or c.name == benchmark.baseline)
         ]
         for repeat in range(args.repeats):
             for contender in benchmark.contenders:
