@@ -1,11 +1,10 @@
 """Counted bytes against what the system gave to the process."""
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
+
+from tests.memories.helpers import run_measured
 
 RING = """
 import json
@@ -53,12 +52,6 @@ print(json.dumps([filled, sampled]))
 
 @pytest.mark.slow
 def test_the_bytes_of_20000_frames_are_what_the_process_grew_by() -> None:
-    """Within 5 %, which holds the allocator's slack: one block of frames, 1.8 MB of 147."""
-    env = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", RING], env=env, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    for grown, counted in json.loads(done.stdout):
-        assert counted == pytest.approx(grown, rel=0.05)
+    for grown, counted in json.loads(run_measured(RING)):
+        assert counted == pytest.approx(grown, rel=0.02)
         assert counted > 20_000 * 7056
