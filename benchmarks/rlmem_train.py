@@ -54,6 +54,8 @@ def overrides(args, run_dir: str) -> list[str]:
         "logger": "csv",
         "hydra.run.dir": run_dir,
     }
+    if args.storage:
+        options["memory/storage"] = args.storage
     if args.task == "atari":
         options["env/protocol"] = "machado"
     if args.threads:

@@ -1,6 +1,7 @@
 """The harness: every contender in a process of its own, interleaved, medians with range and ratios.
 
-python benchmarks/run.py [training|atari|cartpole|storage|sum_tree|startup|all] [--repeats 5]
+python benchmarks/run.py [training|atari|cartpole|storage|bytes|sum_tree|startup|all]
+    [--repeats 5]
     [--peers] [--peers-python PATH]
 
 Writes benchmarks/results/<name>.json and .md. `training` is atari and cartpole.
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from common import NOT_INSTALLED, machine
+from record_frames import ensure
 
 HERE = Path(__file__).resolve().parent
 
@@ -62,6 +64,7 @@ def training(task: str, steps: int | None) -> Benchmark:
             script("bare, 4 envs, bf16", "bare_atari.py", *e4, bf16),
             script("bare, 1 env, bf16", "bare_atari.py", bf16),
             script("rlmem uniform, 4 envs", "rlmem_train.py", *e4),
+            script("rlmem uniform, frames, 4 envs", "rlmem_train.py", "--storage", "frames", *e4),
             script("rlmem per, 4 envs", "rlmem_train.py", "--memory", "per", *e4),
             script("rlmem uniform, 4 envs, bf16", "rlmem_train.py", *e4, bf16),
             script("sb3, 1 env", "peers/sb3.py"),
@@ -103,6 +106,12 @@ def make(name: str, steps: int | None) -> Benchmark:
     if name == "storage":
         digits = {"get_32_ms": 3, "written_per_second": 0, "bytes_per_transition": 0}
         return listed("storage.py", "bare ring", digits, {"bare ring", "rlmem"})
+    if name == "bytes":
+        ensure("road_runner")  # the other libraries' interpreter cannot record it
+        digits = {"gb_a_million": 3, "counted_gb_a_million": 3}
+        digits |= {"sample_32_ms": 3, "written_per_second": 0}
+        own = {"rlmem dense", "rlmem frames", "rlmem compressed"}
+        return listed("bytes.py", "rlmem frames", digits, own)
     if name == "sum_tree":
         digits = {"update_32_ms": 4, "draw_32_ms": 4}
         return listed("sum_tree.py", "plain numpy", digits, {"plain numpy", "rlmem"})
@@ -145,7 +154,7 @@ def run_once(contender: Contender, python: str, timeout: float) -> None:
 
 def summary(contender: Contender, metric: str) -> dict[str, float] | None:
     """Median and range of a metric over the repeats."""
-    values = [run[metric] for run in contender.runs]
+    values = [run[metric] for run in contender.runs if metric in run]
     if not values:
         return None
     return {"median": statistics.median(values), "min": min(values), "max": max(values)}
@@ -174,7 +183,7 @@ def table(name: str, benchmark: Benchmark, repeats: int) -> str:
         for metric, digits in benchmark.digits.items():
             found, reference = summary(contender, metric), summary(base, metric)
             if found is None:
-                cells += [contender.problem or "not run", ""]
+                cells += [contender.problem or ("-" if contender.runs else "not run"), ""]
                 continue
             low, high = f"{found['min']:,.{digits}f}", f"{found['max']:,.{digits}f}"
             cells.append(f"{found['median']:,.{digits}f} ({low} to {high})")
@@ -212,9 +221,9 @@ def record(name: str, benchmark: Benchmark, repeats: int, folder: Path) -> None:
 def main() -> None:
     groups = {
         "training": ["atari", "cartpole"],
-        "all": ["startup", "sum_tree", "storage", "cartpole", "atari"],
+        "all": ["startup", "sum_tree", "storage", "bytes", "cartpole", "atari"],
     }
-    names = ["atari", "cartpole", "storage", "sum_tree", "startup"]
+    names = ["atari", "cartpole", "storage", "bytes", "sum_tree", "startup"]
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", nargs="?", default="all", choices=[*groups, *names])
     parser.add_argument("--repeats", type=int, default=5)

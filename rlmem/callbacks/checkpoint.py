@@ -23,14 +23,16 @@ from rlmem.data.stream import EnvStepStream
 from rlmem.errors import UserError
 from rlmem.memories.serialize import load_state, save_state
 
-FORMAT = 1
+FORMAT = 2
 README = """A checkpoint of rlmem: `python train.py resume=<run directory>` goes on from here.
 
 manifest.json          counters; written last, so its presence says the checkpoint is complete
 model.safetensors      online and target network
 optimizer.safetensors  optimizer state, by parameter number
 stream/                counters, random state, and the actions since the environments were seeded
-memory/                the replay memory, one .npy a column (large; absent in a finished run)
+memory/                the replay memory (large; absent in a finished run): state.json with the
+                       checksums, and .npy arrays; rows-, chunks- and data-<from>-<to> never
+                       change once written, and are links to those of the checkpoint before
 """
 
 
@@ -65,7 +67,7 @@ def save_checkpoint(
     save_file(_optimizer_tensors(agent.optimizer), fresh / "optimizer.safetensors")
     save_state(fresh / "stream", stream.state_dict())
     if with_memory:
-        stream.memory.save(fresh / "memory")
+        stream.memory.save(fresh / "memory", folder / "memory")
     (fresh / "README.txt").write_text(README)
     manifest = {
         "format": FORMAT,

@@ -9,15 +9,7 @@ from tqdm import tqdm
 
 from rlmem.callbacks.records import Recorder
 from rlmem.data.stream import EnvStepStream
-
-
-def readable_bytes(size: float) -> str:
-    """4096 -> '4.0 KiB'."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if abs(size) < 1024:
-            return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} TiB"
+from rlmem.units import readable_bytes
 
 
 class Progress(lightning.Callback):
@@ -115,6 +107,11 @@ def summary_table(summary: dict[str, Any]) -> str:
             for name, size in summary["memory_components"].items()
         ),
         ("memory entries", f"{summary['memory_entries']:,}"),
+        *(
+            [("memory budget", readable_bytes(summary["memory_budget"]))]
+            if summary["memory_budget"]
+            else []
+        ),
         ("bytes a transition", number("bytes_per_transition")),
         ("peak RSS of the process", readable_bytes(summary["peak_rss_bytes"])),
         ("wall time", number("wall_seconds", ",.1f", " s")),

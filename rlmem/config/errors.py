@@ -28,6 +28,7 @@ from rlmem.config.schema import (
     AtariEnvConfig,
     GwrMemoryConfig,
     GymEnvConfig,
+    MemmapStorageConfig,
     MinatarEnvConfig,
     PrioritizedSamplerConfig,
     RankSamplerConfig,
@@ -38,6 +39,7 @@ _EXAMPLES = {
     "env.id": "env.id=CartPole-v1",
     "memory": "memory=gwr",
     "env": "env=road_runner",
+    "memory.storage.directory": "memory.storage.directory=/scratch",
     "run": "run=outputs/...",
 }
 # Which choices have keys of their own: (where the keys stand, schema, how it is chosen).
@@ -46,6 +48,7 @@ _VARIANTS = (
     ("env", MinatarEnvConfig, "a MinAtar game, such as env=minatar_breakout"),
     ("env", GymEnvConfig, "a Gymnasium env, such as env=gym"),
     ("memory", GwrMemoryConfig, "memory=gwr"),
+    ("memory.storage", MemmapStorageConfig, "memory/storage=memmap"),
     ("memory.sampler", RankSamplerConfig, "memory/sampler=rank"),
     ("memory.sampler", PrioritizedSamplerConfig, "memory/sampler=prioritized"),
 )

@@ -64,6 +64,13 @@ class StorageConfig:
 
 
 @dataclass
+class MemmapStorageConfig(StorageConfig):
+    """Frames in a file of a directory."""
+
+    directory: str
+
+
+@dataclass
 class SamplerConfig:
     """What a memory draws."""
 
@@ -93,6 +100,7 @@ class MemoryConfig:
 
     name: str
     capacity: int
+    budget: Any  # a union fails to merge in OmegaConf 2.3; check() holds it to null or a size
     storage: StorageConfig
     sampler: SamplerConfig
 
@@ -312,6 +320,7 @@ def register() -> None:
     store(name="gwr_schema", node=GwrMemoryConfig, provider="rlmem")
     store(name="wandb_schema", node=WandbLoggerConfig, provider="rlmem")
     store(name="rank_schema", node=RankSamplerConfig, provider="rlmem")
+    store(name="memmap_schema", node=MemmapStorageConfig, provider="rlmem")
     store(name="prioritized_schema", node=PrioritizedSamplerConfig, provider="rlmem")
     store(name="atari_schema", node=AtariEnvConfig, provider="rlmem")
     store(name="gym_schema", node=GymEnvConfig, provider="rlmem")

@@ -13,6 +13,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from rlmem.config.errors import choose_from, did_you_mean, explain
 from rlmem.errors import UserError
+from rlmem.units import parse_bytes
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ TRAIN_RANGES: dict[str, Range] = {
 TRAIN_NAMES: dict[str, tuple[str, ...]] = {
     "agent.loss": ("mse", "huber"),
     "agent.network.kind": ("auto", "nature", "minatar", "mlp"),
-    "memory.storage.kind": ("frames", "map"),
+    "memory.storage.kind": ("auto", "dense", "frames", "compressed", "memmap", "map"),
     "memory.sampler.kind": ("uniform", "prioritized", "rank", "combined", "latest", "visits"),
     "memory.embedding.kind": ("auto", "random_projection", "identity"),
     "env.suite": ("atari", "gym", "minatar"),
@@ -219,7 +220,7 @@ def _check_memory(values: Mapping[str, Any]) -> None:
     storage, sampler = memory["storage"]["kind"], memory["sampler"]["kind"]
     is_map = "metric" in memory
     if is_map != (storage == "map"):
-        works = "map, as memory=gwr has it" if is_map else "frames"
+        works = "map, as memory=gwr has it" if is_map else "auto, compressed or frames"
         raise UserError(
             f"memory/storage={storage}: does not go with memory={memory['name']}; "
             f"use memory/storage={works}"
@@ -235,13 +236,31 @@ def _check_memory(values: Mapping[str, Any]) -> None:
             f"memory.sampler.kind={sampler}: alpha and beta are missing; "
             f"choose the group, memory/sampler={sampler}"
         )
+    if storage == "memmap" and "directory" not in memory["storage"]:
+        raise UserError(
+            "memory.storage.kind=memmap: its directory is missing; choose the group, "
+            "memory/storage=memmap memory.storage.directory=/scratch"
+        )
+    if memory["budget"] is not None:
+        _check_budget(memory)
     if is_map:
         _check_scale(memory["metric"]["scale"])
-    elif memory["capacity"] < batch_size:
+    elif memory["budget"] is None and memory["capacity"] < batch_size:
         raise UserError(
             f"memory.capacity={memory['capacity']}: less than one batch, "
             f"agent.batch_size={batch_size}; use memory.capacity={batch_size} or more"
         )
+
+
+def _check_budget(memory: Mapping[str, Any]) -> None:
+    if memory["name"] == "none":
+        raise UserError(
+            f"memory.budget={memory['budget']}: memory=none holds one batch; leave the key out"
+        )
+    try:
+        parse_bytes(memory["budget"])
+    except ValueError as error:
+        raise UserError(f"memory.budget={error}") from None
 
 
 def _check_scale(scale: Any) -> None:

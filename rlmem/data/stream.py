@@ -22,6 +22,7 @@ from tensordict import TensorDict
 from rlmem.data.episodes import Episode, EpisodeTracker
 from rlmem.envs import EnvStepper, FrameStack
 from rlmem.memories.memory import ReplayMemory
+from rlmem.memories.serialize import State
 
 Policy = Callable[[np.ndarray, float, np.random.Generator], np.ndarray]
 
@@ -202,7 +203,7 @@ class EnvStepStream:
             "recent_lengths": list(self.episodes.recent_lengths),
         }
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+    def load_state_dict(self, state_dict: State) -> None:
         """Go on where the saved stream stood, replaying the environments' last stretch.
 
         Raises:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import psutil
 
-from rlmem.callbacks.progress import readable_bytes
 from rlmem.memories.memory import ReplayMemory
+from rlmem.units import readable_bytes
 
 CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
@@ -23,25 +23,33 @@ def memory_limit() -> tuple[int, str]:
     return total, "the machine's memory"
 
 
-def preflight(memory: ReplayMemory, capacity: int) -> str:
-    """One or two lines: projected bytes at capacity, and a warning if they exceed the limit.
+def preflight(memory: ReplayMemory) -> str:
+    """One or two lines: projected bytes when full, and a warning if they exceed the limit.
 
     Call it while the memory is empty: what it holds is no longer among the available bytes.
     """
-    components = memory.projected_footprint()
+    storage, components = memory.storage, memory.projected_footprint()
     projected = sum(components.values())
     limit, source = memory_limit()
     available = psutil.virtual_memory().available
-    largest = max(components, key=components.__getitem__) if components else "nothing"
-    line = (
-        f"memory when full ({capacity:,} {memory.storage.unit}): {readable_bytes(projected)}, "
-        f"most of it {largest}; {source}: {readable_bytes(limit)}, "
-        f"{readable_bytes(available)} available"
-    )
-    if projected <= min(limit, available):
+    room = f"{source}: {readable_bytes(limit)}, {readable_bytes(available)} available"
+    if memory.budget is not None:
+        line = f"memory budget: {readable_bytes(memory.budget)}; {room}"
+        projected, mend = memory.budget, f"memory.budget={readable_bytes(0.8 * available)}"
+        mend = mend.replace(" ", "")
+    else:
+        line = f"memory when full ({storage.max_size:,} {storage.unit}): "
+        if storage.compresses:
+            line += f"far below {readable_bytes(projected)}, as far as frames compress; {room}"
+            return line
+        largest = max(components, key=components.__getitem__) if components else "nothing"
+        line += f"{readable_bytes(projected)}, most of it {largest}; {room}"
+        fits = max(1, int(storage.max_size * 0.8 * min(limit, available) / max(1, projected)))
+        mend = f"memory.capacity={fits}"
+    on_disk = components.get("frames_on_disk", 0)
+    if projected - on_disk <= min(limit, available):
         return line
-    fits = max(1, int(capacity * 0.8 * min(limit, available) / projected))
     return (
         f"{line}\nWARNING: that is more than there is; the run will be killed or swap when the "
-        f"memory fills. Use memory.capacity={fits} or less."
+        f"memory fills. Use {mend} or less, or memory/storage=compressed or memmap."
     )

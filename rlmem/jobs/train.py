@@ -149,6 +149,7 @@ class Run:
             "memory_bytes": total,
             "memory_bytes_peak": max(recorder.bytes_peak, total),
             "memory_components": components,
+            "memory_budget": stream.memory.budget,
             "memory_entries": stream.memory.storage.entries,
             "transitions_seen": stream.memory.transitions_seen,
             "bytes_per_transition": total / represented if represented else None,
@@ -214,7 +215,7 @@ def train(cfg: DictConfig) -> float | None:
     lock = lock_run(run_dir)
     torch.set_num_threads(cfg.trainer.threads or useful_threads(run.stream.env.spec))
     print(f"run directory: {run_dir}")
-    print(preflight(run.stream.memory, cfg.memory.capacity), flush=True)
+    print(preflight(run.stream.memory), flush=True)
     run.restore()
     write_config(cfg, run_dir)
     (run_dir / "summary.json").unlink(missing_ok=True)  # of the segment that is gone on with

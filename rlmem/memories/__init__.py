@@ -8,6 +8,8 @@ from rlmem.memories.memory import ReplayMemory
 from rlmem.memories.samplers.prioritized import PrioritizedSampler, RankSampler
 from rlmem.memories.samplers.uniform import CombinedSampler, LatestSampler, UniformSampler
 from rlmem.memories.samplers.visits import VisitSampler
+from rlmem.memories.storages.compressed import CompressedFrameStorage
+from rlmem.memories.storages.dense import DenseStorage
 from rlmem.memories.storages.frames import FrameStorage
 from rlmem.memories.storages.map import MapStorage
 from rlmem.memories.writers.gwr import GWRWriter
@@ -15,6 +17,8 @@ from rlmem.memories.writers.ring import RingWriter
 
 __all__ = [
     "CombinedSampler",
+    "CompressedFrameStorage",
+    "DenseStorage",
     "FrameStorage",
     "GWRWriter",
     "Identity",

@@ -1,19 +1,29 @@
 """From a memory's configuration to the memory: which storage, sampler and writer it is made of."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 
+from rlmem.errors import UserError
 from rlmem.memories.embedding import Identity, RandomProjection
 from rlmem.memories.memory import ReplayMemory
 from rlmem.memories.samplers.base import ReplaySampler
 from rlmem.memories.samplers.prioritized import PrioritizedSampler, RankSampler
 from rlmem.memories.samplers.uniform import CombinedSampler, LatestSampler, UniformSampler
 from rlmem.memories.samplers.visits import VisitSampler
+from rlmem.memories.storages.compressed import CompressedFrameStorage
+from rlmem.memories.storages.dense import DenseStorage
 from rlmem.memories.storages.frames import FrameStorage
 from rlmem.memories.storages.map import MapStorage
+from rlmem.memories.storages.ring import RingStorage
+from rlmem.memories.storages.ring_kernels import ROW
 from rlmem.memories.writers.gwr import GWRWriter
 from rlmem.memories.writers.ring import RingWriter
+from rlmem.units import parse_bytes
+
+RING_ROW = ROW.itemsize + 1  # bytes of a transition without its frame, at least
 
 
 class TransitionSpec(Protocol):
@@ -77,22 +87,55 @@ def make_memory(
         activation_threshold, habituation_threshold: of GWR.
         seed: of every draw.
     """
+    budget = None if cfg.budget is None else parse_bytes(cfg.budget)
     if cfg.storage.kind == "map":
-        storage, writer = _map(
-            cfg, spec, n_step, gamma, activation_threshold, habituation_threshold, seed
+        make = partial(
+            _map, cfg, spec, n_step, gamma, activation_threshold, habituation_threshold, seed
         )
-        return ReplayMemory(storage, VisitSampler(storage.projected_edges), writer, seed=seed)
-    ring = FrameStorage(
-        cfg.capacity,
-        spec.frame_shape,
-        spec.dtype,
-        stack=spec.stack,
-        num_envs=spec.num_envs,
-        n_step=n_step,
-        gamma=gamma,
-    )
-    sampler = _sampler(cfg.sampler, cfg.capacity, batch_size)
-    return ReplayMemory(ring, sampler, RingWriter(), seed=seed)
+        return make(cfg.capacity) if budget is None else _largest_map(make, budget)
+    storage = _ring(cfg, spec, n_step, gamma, budget)
+    sampler = _sampler(cfg.sampler, storage.max_size, batch_size)
+    return ReplayMemory(storage, sampler, RingWriter(), seed=seed, budget=budget)
+
+
+def _ring(
+    cfg: Any, spec: TransitionSpec, n_step: int, gamma: float, budget: int | None
+) -> RingStorage:
+    kind, images = cfg.storage.kind, len(spec.frame_shape) == 3
+    if kind == "auto":
+        kind = "compressed" if images else "frames"
+    options = {
+        "stack": spec.stack,
+        "num_envs": spec.num_envs,
+        "action_dtype": np.uint8 if spec.num_actions <= 256 else np.int64,
+        "n_step": n_step,
+        "gamma": gamma,
+    }
+    capacity = cfg.capacity
+    if budget is not None:  # an upper bound; memory is taken as it is written
+        least = 0 if kind == "compressed" else int(np.prod(spec.frame_shape)) * spec.dtype.itemsize
+        capacity = budget // (RING_ROW + least) + spec.num_envs
+    if kind == "memmap":
+        options["directory"] = cfg.storage.directory
+    ring = {"dense": DenseStorage, "compressed": CompressedFrameStorage}.get(kind, FrameStorage)
+    return ring(capacity, spec.frame_shape, spec.dtype, **options)
+
+
+def _largest_map(make: Callable[[int], ReplayMemory], budget: int) -> ReplayMemory:
+    """The map of as many nodes as the budget holds with two links and two edges a node.
+
+    Raises:
+        UserError: not even one node fits.
+    """
+    small, large = (sum(make(n).projected_footprint().values()) for n in (1000, 2000))
+    a_node = (large - small) / 1000
+    nodes = int((budget - small) / a_node) + 1000
+    if nodes < 1:
+        raise UserError(
+            f"memory.budget={budget}: a map takes {small - 1000 * a_node:.0f} bytes and "
+            f"{a_node:.0f} a node; use more"
+        )
+    return make(nodes)
 
 
 def _sampler(cfg: Any, capacity: int, batch_size: int) -> ReplaySampler:
@@ -126,7 +169,8 @@ def _map(
     activation_threshold: float,
     habituation_threshold: float,
     seed: int,
-) -> tuple[MapStorage, GWRWriter]:
+    capacity: int,
+) -> ReplayMemory:
     shape, pixels = spec.observation_shape, len(spec.observation_shape) == 3
     kind, scale = cfg.embedding.kind, cfg.metric.scale
     if kind == "auto":
@@ -138,7 +182,7 @@ def _map(
     if scale == "auto" and not pixels:
         scale = 1.0  # the paper's: its thresholds are of unscaled vectors
     storage = MapStorage(
-        cfg.capacity,
+        capacity,
         shape,
         spec.dtype,
         embedding.dims,
@@ -165,4 +209,4 @@ def _map(
         gamma=gamma,
         seed=seed,
     )
-    return storage, writer
+    return ReplayMemory(storage, VisitSampler(storage.projected_edges), writer, seed=seed)

@@ -25,6 +25,9 @@ class ReplayMemory:
         sampler: which are drawn.
         writer: which are kept.
         seed: of the generator that sampler, storage and writer draw from.
+        budget: bytes that all parts may hold together, in place of a capacity (ring storages
+            only, whose capacity is then an upper bound): the oldest transitions go when a new
+            one would not fit.
 
     Example:
         >>> import numpy as np
@@ -41,12 +44,21 @@ class ReplayMemory:
     """
 
     def __init__(
-        self, storage: ReplayStorage, sampler: ReplaySampler, writer: Any, *, seed: int
+        self,
+        storage: ReplayStorage,
+        sampler: ReplaySampler,
+        writer: Any,
+        *,
+        seed: int,
+        budget: int | None = None,
     ) -> None:
         self.storage, self.sampler, self.writer = storage, sampler, writer
         self.generator = torch.Generator().manual_seed(seed)
         self.transitions_seen = 0
         writer.register_storage(storage)
+        self.budget = budget
+        if budget is not None:
+            storage.limit_bytes(budget, sampler.bytes_a_slot())
         for part in self._parts().values():
             part._rng = self.generator
 
@@ -59,6 +71,10 @@ class ReplayMemory:
     def extend(self, block: Any) -> Any:
         """Take in a block of transitions (`rlmem.memories.storages.base`); their indices [N]."""
         index = self.writer.extend(block)
+        if self.budget is not None:
+            evicted = self.storage.drain_evicted()
+            if len(evicted):
+                self.sampler.remove(evicted)
         self.sampler.extend(index)
         self.transitions_seen += len(index)
         return index
@@ -124,10 +140,16 @@ class ReplayMemory:
         for part in self._parts().values():
             part.check_valid()
 
-    def save(self, folder: Path) -> None:
-        """Write the whole memory into a folder, one sub-folder a part."""
-        for name, part in self._parts().items():
-            save_state(folder / name, part.state_dict())
+    def save(self, folder: Path, previous: Path | None = None) -> None:
+        """Write the whole memory into a folder, one sub-folder a part.
+
+        Args:
+            previous: folder of the memory's last save, of which a ring storage links what has not
+                changed.
+        """
+        self.storage.save(folder / "storage", previous / "storage" if previous else None)
+        for name in ("sampler", "writer"):
+            save_state(folder / name, self._parts()[name].state_dict())
         own = {
             "generator": self.generator.get_state().numpy(),
             "transitions_seen": self.transitions_seen,
@@ -139,7 +161,7 @@ class ReplayMemory:
 
         Raises:
             FileNotFoundError: the folder holds no memory.
-            ValueError: it holds a memory of another shape.
+            ValueError: it holds a memory of another shape, or a file of it is damaged.
         """
         for name, part in self._parts().items():
             part.load_state_dict(load_state(folder / name))

@@ -17,7 +17,8 @@ SUMMARY_KEYS = {
     *("status", "error", "agent", "memory", "env_id", "seed", "env_steps", "frames"),
     *("grad_steps", "episodes", "train_return_mean", "eval_return_mean", "eval_return_std"),
     *("eval_episodes", "human_normalized_score", "memory_bytes", "memory_bytes_peak"),
-    *("memory_components", "memory_entries", "transitions_seen", "bytes_per_transition"),
+    *("memory_components", "memory_budget", "memory_entries", "transitions_seen"),
+    "bytes_per_transition",
     *("peak_rss_bytes", "env_steps_per_second", "wall_seconds", "versions", "git_commit"),
 }
 VERSIONS = {"python", "torch", "torchrl", "lightning", "gymnasium", "ale_py", "rlmem"}

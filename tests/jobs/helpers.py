@@ -13,6 +13,8 @@ from safetensors.numpy import load_file
 from rlmem.config import compose
 from rlmem.data.stream import EnvStepStream
 from rlmem.jobs.train import train
+from rlmem.memories.serialize import load_state
+from rlmem.memories.storages.ring_state import pieces
 
 # Whatever a recommendation may say is set here: the tests count steps and updates.
 TINY = [
@@ -76,16 +78,39 @@ def assert_same_run(left: Path, right: Path) -> None:
         )
         assert a == b, name
     files = [
-        sorted(p.relative_to(folder) for p in (folder / "checkpoints/last").rglob("*.*"))
+        sorted(p.relative_to(folder) for p in (folder / "checkpoints/last").rglob("*.safetensors"))
         for folder in (left, right)
     ]
     assert files[0] == files[1]
     for file in files[0]:
-        if file.suffix == ".safetensors":
-            a, b = load_file(left / file), load_file(right / file)
-            assert a.keys() == b.keys()
-            assert all(np.array_equal(a[k], b[k]) for k in a), file
-        elif file.suffix == ".npy":
-            assert np.array_equal(np.load(left / file), np.load(right / file)), file
-        elif file.name == "state.json":
-            assert (left / file).read_text() == (right / file).read_text(), file
+        a, b = load_file(left / file), load_file(right / file)
+        assert a.keys() == b.keys()
+        assert all(np.array_equal(a[k], b[k]) for k in a), file
+    states = [
+        sorted(p.parent.relative_to(folder) for p in (folder / "checkpoints/last").rglob("state.*"))
+        for folder in (left, right)
+    ]
+    assert states[0] == states[1]
+    for state in states[0]:
+        assert_same_state(left / state, right / state)
+
+
+def assert_same_state(left: Path, right: Path) -> None:
+    """Two folders hold the same state, in however many pieces each was written."""
+    a, b = (whole_state(folder) for folder in (left, right))
+    assert a.keys() == b.keys(), left
+    for name, value in a.items():
+        assert np.array_equal(value, b[name]), f"{left}/{name}"
+
+
+def whole_state(folder: Path) -> dict[str, Any]:
+    """A saved state with the pieces of a ring storage put together, as far as they are alive."""
+    state = load_state(folder)
+    whole = {name: state[name] for name in state if "-" not in name and name != "token"}
+    for kind in sorted({name.split("-")[0] for name in state if "-" in name}):
+        ranges = pieces(state, kind)
+        joined = np.concatenate([state[f"{kind}-{first}-{end}"] for first, end in ranges])
+        if kind not in ("chunks", "data"):
+            joined = joined[max(0, state["written"] - state["window"] - ranges[0][0]) :]
+        whole[kind] = joined
+    return whole

@@ -16,6 +16,7 @@ class RandomEnvs:
         frame_shape, dtype: of one observation; uint8 is drawn from [1, 255], never the padding's 0.
         num_envs: E.
         end: probability that a step ends the episode (half terminations, half truncations).
+        change: share of a frame's values that a step changes; 1 is white noise.
     """
 
     def __init__(
@@ -25,9 +26,10 @@ class RandomEnvs:
         dtype: Any = np.float32,
         num_envs: int = 1,
         end: float = 0.1,
+        change: float = 1.0,
     ) -> None:
         self.rng, self.frame_shape, self.dtype = rng, frame_shape, np.dtype(dtype)
-        self.num_envs, self.end = num_envs, end
+        self.num_envs, self.end, self.change = num_envs, end, change
         self._frame = [self.frame() for _ in range(num_envs)]
         self._turn = 0
 
@@ -45,7 +47,8 @@ class RandomEnvs:
         for _ in range(rows):
             env = self._turn if in_turn else int(self.rng.integers(self.num_envs))
             self._turn = (self._turn + 1) % self.num_envs
-            after = self.frame()
+            changed = self.rng.random(self.frame_shape) < self.change
+            after = np.where(changed, self.frame(), self._frame[env])
             ends = self.rng.random() < self.end
             terminated = ends and bool(self.rng.integers(2))
             columns["observation"].append(self._frame[env])

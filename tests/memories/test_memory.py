@@ -212,7 +212,12 @@ def test_a_full_memory_holds_what_was_projected(name: str) -> None:
     projected = memory.projected_footprint()
     frames = RandomEnvs(np.random.default_rng(0), end=0).block(100)
     memory.extend(frames)
-    assert memory.footprint() == projected
+    if name != "none":  # has no batch of unused transitions left
+        memory.sample(8)
+    held = memory.footprint()
+    assert held.keys() == projected.keys()
+    chunk = 16 * (16 + 1) + 20  # frames and index of one
+    assert all(0 <= projected[part] - held[part] <= chunk for part in held)
 
 
 @pytest.mark.parametrize("name", ["uniform", "gwr"])

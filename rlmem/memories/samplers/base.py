@@ -25,6 +25,13 @@ class ReplaySampler(Sampler):
         """Whether a minibatch can be drawn (TorchRL's interface)."""
         return self.available(storage, batch_size, 1) > 0
 
+    def remove(self, index: np.ndarray) -> None:
+        """Never draw the slots `index` (int64 [n]) until they are written again."""
+
+    def bytes_a_slot(self) -> int:
+        """Bytes that the sampler holds for each slot in use."""
+        return 0
+
     def anneal(self, env_steps: int) -> None:
         """Tell the sampler how far the run is; samplers with a schedule follow it."""
 

@@ -1,11 +1,10 @@
 """Prioritized experience replay (Schaul et al. 2016, arXiv 1511.05952).
 
-`PrioritizedSampler` is the proportional variant: P(i) ~ (|delta_i| + eps)^alpha, 16 bytes an item
-(the capacity rounded up to a power of two). `RankSampler` is the rank-based one:
-P(i) ~ (1 / rank(i))^alpha, 24 bytes an item. Both draw stratified (one draw from each of batch_size
-equal ranges) and return importance weights (N P(i))^-beta, divided by the largest of the batch;
-beta rises linearly over the run. A new transition gets the largest priority so far, so that each is
-seen early.
+`PrioritizedSampler` is the proportional variant: P(i) ~ (|delta_i| + eps)^alpha, 16 bytes an item.
+`RankSampler` is the rank-based one: P(i) ~ (1 / rank(i))^alpha, 24 to 32 bytes an item. Both draw
+stratified (one draw from each of batch_size equal ranges) and return importance weights
+(N P(i))^-beta, divided by the largest of the batch; beta rises linearly over the run. A new
+transition gets the largest priority so far, so that each is seen early.
 
 They are subclasses of TorchRL's `PrioritizedSampler` so that `TensorDictReplayBuffer` sends them
 the TD errors, but share no code with it: its trees live in a C++ extension that has to match
@@ -148,6 +147,17 @@ class PrioritizedSampler(_Prioritized):
             leaf = self._tree.leaf(index)
         return index, self._info(leaf)
 
+    def remove(self, index: np.ndarray) -> None:
+        """Set the weight of slots to 0."""
+        zero = np.zeros(len(index))
+        if isinstance(self._tree, SumTree):
+            self._tree.update(index, zero)
+        else:
+            self._tree.update(*(torch.from_numpy(a).to(self.device) for a in (index, zero)))
+
+    def bytes_a_slot(self) -> int:
+        return 16
+
     def _empty(self) -> None:
         self._tree.load_leaves(np.empty(0))
         self._largest = 1.0
@@ -155,9 +165,12 @@ class PrioritizedSampler(_Prioritized):
     def footprint(self) -> dict[str, int]:
         return {"priorities": self._tree.footprint()}
 
+    def projected_footprint(self) -> dict[str, int]:
+        return {"priorities": 16 * self._tree.capacity}
+
     def state_dict(self) -> State:
         return {
-            "leaves": self._tree.leaves(),
+            "leaves": self._tree.leaves()[: self._tree.used],
             "max_priority": self._largest,
             "beta": self.beta,
         }
@@ -197,7 +210,7 @@ class RankSampler(_Prioritized):
         super().__init__(alpha, beta_start, beta_end, beta_steps, 0.0)
         self.sort_every = sort_every
         self._heap = RankHeap(capacity)
-        self._cdf = torch.arange(1, capacity + 1, dtype=torch.float64).pow(-alpha).cumsum(0)
+        self._cdf = torch.empty(0, dtype=torch.float64)
         self._updates = 0
 
     def _set(self, index: np.ndarray, priority: np.ndarray) -> None:
@@ -210,6 +223,9 @@ class RankSampler(_Prioritized):
     def sample(self, storage: Storage, batch_size: int) -> tuple[torch.Tensor, dict]:
         """Indices int64 [batch_size] and `priority_weight` float32 [batch_size]."""
         require_items(storage)
+        if len(self._cdf) < self._heap.size:
+            ranks = min(2 * self._heap.size, self._heap.capacity)
+            self._cdf = torch.arange(1, ranks + 1, dtype=torch.float64).pow(-self.alpha).cumsum(0)
         cdf = self._cdf[: self._heap.size]
         rank = torch.searchsorted(cdf, self._strata(batch_size) * cdf[-1], right=True)
         rank.clamp_(max=self._heap.size - 1)
@@ -217,12 +233,22 @@ class RankSampler(_Prioritized):
         probability = (rank + 1).to(torch.float64).pow(-self.alpha)
         return index, self._info(probability)
 
+    def remove(self, index: np.ndarray) -> None:
+        """Take slots out of the ranking."""
+        self._heap.remove(index)
+
+    def bytes_a_slot(self) -> int:
+        return 32
+
     def _empty(self) -> None:
         self._heap = RankHeap(self._heap.capacity)
         self._largest, self._updates = 1.0, 0
 
     def footprint(self) -> dict[str, int]:
         return {"priorities": self._heap.footprint() + self._cdf.numel() * 8}
+
+    def projected_footprint(self) -> dict[str, int]:
+        return {"priorities": 24 * self._heap.capacity}
 
     def state_dict(self) -> State:
         return {

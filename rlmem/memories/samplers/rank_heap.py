@@ -8,14 +8,51 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from rlmem.memories.lazy import lazy_zeros
 from rlmem.memories.serialize import State
 
 
 @njit(cache=True)
 def _swap(order: np.ndarray, position: np.ndarray, a: Any, b: Any) -> None:
     order[a], order[b] = order[b], order[a]
-    position[order[a]] = a
-    position[order[b]] = b
+    position[order[a]] = a + 1
+    position[order[b]] = b + 1
+
+
+@njit(cache=True)
+def _sift(
+    priority: np.ndarray, order: np.ndarray, position: np.ndarray, size: int, at: Any
+) -> None:
+    """Move the item at a heap position to where its priority belongs."""
+    while at > 0 and priority[order[(at - 1) // 2]] < priority[order[at]]:
+        _swap(order, position, at, (at - 1) // 2)
+        at = (at - 1) // 2
+    while True:
+        child = 2 * at + 1
+        if child >= size:
+            break
+        if child + 1 < size and priority[order[child + 1]] > priority[order[child]]:
+            child += 1
+        if priority[order[child]] <= priority[order[at]]:
+            break
+        _swap(order, position, at, child)
+        at = child
+
+
+@njit(cache=True)
+def _remove(
+    priority: np.ndarray, order: np.ndarray, position: np.ndarray, size: int, index: np.ndarray
+) -> int:
+    for i in range(index.shape[0]):
+        at = position[index[i]] - 1
+        if at < 0:
+            continue
+        size -= 1
+        _swap(order, position, at, size)
+        position[index[i]] = 0
+        if at < size:
+            _sift(priority, order, position, size, at)
+    return size
 
 
 @njit(cache=True)
@@ -30,24 +67,11 @@ def _update(
     for i in range(index.shape[0]):
         item = index[i]
         priority[item] = value[i]
-        if position[item] < 0:
-            position[item] = size
+        if position[item] == 0:
             order[size] = item
             size += 1
-        at = position[item]
-        while at > 0 and priority[order[(at - 1) // 2]] < priority[item]:
-            _swap(order, position, at, (at - 1) // 2)
-            at = (at - 1) // 2
-        while True:
-            child = 2 * at + 1
-            if child >= size:
-                break
-            if child + 1 < size and priority[order[child + 1]] > priority[order[child]]:
-                child += 1
-            if priority[order[child]] <= priority[order[at]]:
-                break
-            _swap(order, position, at, child)
-            at = child
+            position[item] = size
+        _sift(priority, order, position, size, position[item] - 1)
     return size
 
 
@@ -61,13 +85,19 @@ class RankHeap:
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self.size = 0
-        self._priority = np.zeros(capacity, np.float64)
-        self._order = np.zeros(capacity, np.int32)
-        self._position = np.full(capacity, -1, np.int32)
+        self._priority = lazy_zeros((capacity,), np.float64)
+        self._order = lazy_zeros((capacity,), np.int32)
+        self._position = lazy_zeros((capacity,), np.int32)  # heap position + 1; 0: not in it
+        self._used = 0  # items below the largest index ever written
 
     def update(self, index: np.ndarray, value: np.ndarray) -> None:
         """Add items or change their priorities: index int64 [n], value float64 [n]."""
+        self._used = max(self._used, int(index.max(initial=-1)) + 1)
         self.size = _update(self._priority, self._order, self._position, self.size, index, value)
+
+    def remove(self, index: np.ndarray) -> None:
+        """Take items out (int64 [n]); those that are not in it are skipped."""
+        self.size = _remove(self._priority, self._order, self._position, self.size, index)
 
     def item_at(self, rank: np.ndarray) -> np.ndarray:
         """Items at heap positions `rank` (int64 [n], 0 is the largest), int64 [n]."""
@@ -78,24 +108,25 @@ class RankHeap:
         items = self._order[: self.size]
         items = items[np.argsort(-self._priority[items], kind="stable")]
         self._order[: self.size] = items
-        self._position[items] = np.arange(self.size, dtype=np.int32)
+        self._position[items] = np.arange(1, self.size + 1, dtype=np.int32)
 
     def footprint(self) -> int:
         """Bytes held."""
-        return self._priority.nbytes + self._order.nbytes + self._position.nbytes
+        return 16 * self._used
 
     def state_dict(self) -> State:
         """Flat state."""
-        return {"priority": self._priority, "order": self._order[: self.size]}
+        return {"priority": self._priority[: self._used], "order": self._order[: self.size]}
 
     def load_state_dict(self, state_dict: State) -> None:
         """Take over a state in place."""
         order = state_dict["order"]
         self.size = len(order)
-        self._priority[:] = state_dict["priority"]
+        self._position[: self._used] = 0
+        self._used = len(state_dict["priority"])
+        self._priority[: self._used] = state_dict["priority"]
         self._order[: self.size] = order
-        self._position[:] = -1
-        self._position[self._order[: self.size]] = np.arange(self.size, dtype=np.int32)
+        self._position[self._order[: self.size]] = np.arange(1, self.size + 1, dtype=np.int32)
 
     def check_valid(self) -> None:
         """No parent is smaller than its child, and positions and order agree."""
@@ -103,4 +134,4 @@ class RankHeap:
         at = np.arange(1, n)
         parents = self._priority[order[(at - 1) // 2]]
         assert (parents >= self._priority[order[at]]).all(), "a parent is below its child"
-        assert np.array_equal(self._position[order[:n]], np.arange(n)), "positions disagree"
+        assert np.array_equal(self._position[order[:n]], np.arange(1, n + 1)), "positions disagree"

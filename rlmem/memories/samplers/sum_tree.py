@@ -13,6 +13,8 @@ import numpy as np
 import torch
 from numba import njit
 
+from rlmem.memories.lazy import lazy_zeros
+
 
 @njit(cache=True)
 def _update(tree: np.ndarray, base: int, index: np.ndarray, value: np.ndarray) -> None:
@@ -54,7 +56,8 @@ class SumTree:
             raise ValueError(f"capacity={capacity}: a sum tree needs at least one item")
         self.capacity = capacity
         self._base = 1 << (capacity - 1).bit_length()
-        self._tree = np.zeros(2 * self._base, np.float64)
+        self._tree = lazy_zeros((2 * self._base,), np.float64)
+        self.used = 0  # items below the largest index ever written
 
     @property
     def total(self) -> float:
@@ -68,7 +71,9 @@ class SumTree:
             index: int64 [n], each in [0, capacity).
             value: float64 [n], finite and >= 0.
         """
-        _update(self._tree, self._base, index, value)
+        if len(index):
+            self.used = max(self.used, int(index.max()) + 1)
+            _update(self._tree, self._base, index, value)
 
     def draw(self, u: np.ndarray) -> np.ndarray:
         """Items at the fractions `u` of the total weight.
@@ -94,7 +99,7 @@ class SumTree:
         """Make room for `capacity` items; the present weights stay."""
         if capacity <= self.capacity:
             return
-        leaves = self._tree[self._base : self._base + self.capacity].copy()
+        leaves = self.leaves()[: self.used].copy()
         self.__init__(capacity)
         self.load_leaves(leaves)
 
@@ -104,17 +109,20 @@ class SumTree:
 
     def load_leaves(self, leaves: np.ndarray) -> None:
         """Set the first weights (float64 [n]), the rest to 0, and sum them up again."""
-        self._tree[:] = 0.0
+        used = max(self.used, len(leaves))
+        self.used = len(leaves)
+        self._tree[self._base : self._base + used] = 0.0
         self._tree[self._base : self._base + len(leaves)] = leaves
         level = self._base
-        while level > 1:
-            pairs = self._tree[level : 2 * level].reshape(-1, 2)
-            self._tree[level // 2 : level] = pairs[:, 0] + pairs[:, 1]
+        while level > 1:  # only pages that hold weights are touched
+            used = (used + 1) // 2
+            pairs = self._tree[level : level + 2 * used].reshape(-1, 2)
             level //= 2
+            self._tree[level : level + used] = pairs[:, 0] + pairs[:, 1]
 
     def footprint(self) -> int:
-        """Bytes held."""
-        return self._tree.nbytes
+        """Bytes held: a leaf and an inner node an item (and less than a page a level)."""
+        return 16 * self.used
 
     def check_valid(self) -> None:
         """Each inner node is the sum of its children, and no weight is negative."""
@@ -133,7 +141,7 @@ class TensorSumTree:
     """
 
     def __init__(self, capacity: int, device: torch.device | str) -> None:
-        self.capacity = capacity
+        self.capacity = self.used = capacity
         self._weights = torch.zeros(capacity, dtype=torch.float64, device=device)
 
     @property

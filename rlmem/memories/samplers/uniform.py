@@ -16,7 +16,9 @@ class UniformSampler(ReplaySampler):
     def sample(self, storage: Storage, batch_size: int) -> tuple[torch.Tensor, dict]:
         """Indices int64 [batch_size]; no further information."""
         size = require_items(storage)
-        return torch.randint(size, (batch_size,), generator=self._rng), {}
+        index = torch.randint(size, (batch_size,), generator=self._rng)
+        locate = getattr(storage, "locate", None)  # rlmem's storages: some slots may be unused
+        return (index if locate is None else locate(index)), {}
 
 
 class CombinedSampler(UniformSampler):
@@ -69,6 +71,10 @@ class LatestSampler(ReplaySampler):
         self._recent = np.concatenate([self._recent, as_index(index)])[-self.history :]
 
     add = extend
+
+    def remove(self, index: np.ndarray) -> None:
+        """Forget slots."""
+        self._recent = self._recent[~np.isin(self._recent, index)]
 
     def available(self, storage: Storage, batch_size: int, num_batches: int) -> int:
         """Minibatches of transitions that were not used yet."""

@@ -60,8 +60,7 @@ class VisitSampler(ReplaySampler):
 
     def projected_footprint(self) -> dict[str, int]:
         """Component -> bytes held with `expected_edges` edges."""
-        edges = max(self.expected_edges or 1, self._tree.capacity)
-        return {"sampler_tree": 16 * (1 << (edges - 1).bit_length())}
+        return {"sampler_tree": 16 * max(self.expected_edges or 1, self._tree.used)}
 
     def load_state_dict(self, state_dict: State) -> None:
         """Forget the tree: a loaded map names all its edges as touched."""

@@ -5,10 +5,7 @@ A block is a TensorDict or a nested dict with TorchRL's keys (`observation`, `ac
 oldest first.
 """
 
-import contextlib
-import mmap
-import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +14,6 @@ import torch
 from tensordict import TensorDict
 from torchrl.data.replay_buffers.storages import Storage
 
-from rlmem.errors import UserError
 from rlmem.memories.serialize import State, load_state, save_state
 
 
@@ -35,6 +31,10 @@ class Block:
 
     def __len__(self) -> int:
         return len(self.reward)
+
+    def rows(self, rows: slice) -> "Block":
+        """A part of the block, as views."""
+        return Block(*(getattr(self, field.name)[rows] for field in fields(self)))
 
 
 def _array(value: Any) -> np.ndarray:
@@ -121,32 +121,11 @@ def make_sample(
     )
 
 
-def lazy_empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """An array whose pages the system gives only when they are first written.
-
-    np.empty does so too, but the system may refuse to promise more than it has, and the full
-    capacity is the worst case: a large array promises nothing here (Linux).
-    """
-    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-    if size < 2**22 or sys.platform != "linux":
-        return np.empty(shape, dtype)
-    no_reserve = 0x4000  # MAP_NORESERVE; mmap names it from Python 3.13 on
-    try:
-        pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | no_reserve)
-    except OSError as error:
-        raise UserError(
-            f"memory.capacity: the system refuses {size / 2**30:.1f} GiB of address space "
-            f"({error.strerror}); use a smaller one"
-        ) from None
-    with contextlib.suppress(OSError):  # a kernel without huge pages
-        pages.madvise(mmap.MADV_HUGEPAGE)
-    return np.frombuffer(pages, dtype).reshape(shape)
-
-
 class ReplayStorage(Storage):
     """Base of the storages: counting bytes, saving without pickle."""
 
     unit = "transitions"  # what the capacity counts
+    compresses = False  # whether its projected bytes are a bound that data seldom reach
 
     def __len__(self) -> int:
         raise NotImplementedError
@@ -176,13 +155,37 @@ class ReplayStorage(Storage):
     def check_valid(self) -> None:
         """Assert the invariants."""
 
+    def limit_bytes(self, budget: int, slot_bytes: int) -> None:
+        """Hold no more than `budget` bytes, `slot_bytes` for each slot elsewhere among them.
+
+        Raises:
+            ValueError: this storage knows a capacity only.
+        """
+        raise ValueError(f"{type(self).__name__} takes a capacity, not a budget")
+
+    def drain_evicted(self) -> np.ndarray:
+        """Slots that were evicted for the budget since the last call, int64 [n]."""
+        return np.empty(0, np.int64)
+
+    def save(self, folder: Path, previous: Path | None = None) -> None:
+        """Save into a folder.
+
+        Args:
+            previous: folder of an earlier save, whose files may be linked.
+        """
+        save_state(folder, self.state_dict())
+
     def dumps(self, path: Any) -> None:
         """Save into a folder (TorchRL's interface)."""
-        save_state(Path(path), self.state_dict())
+        self.save(Path(path))
 
     def loads(self, path: Any) -> None:
         """Load from a folder (TorchRL's interface)."""
         self.load_state_dict(load_state(Path(path)))
+
+    def load_state_dict(self, state_dict: State) -> None:
+        """Take over a flat state in place."""
+        raise NotImplementedError
 
     def state_dict(self) -> State:
         """Flat state: name -> array (a view of the used part) or JSON value."""

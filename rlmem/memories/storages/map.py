@@ -20,8 +20,9 @@ import torch
 from tensordict import TensorDict
 
 from rlmem.errors import UserError
+from rlmem.memories.lazy import lazy_zeros
 from rlmem.memories.serialize import State
-from rlmem.memories.storages.base import ReplayStorage, lazy_empty, make_sample
+from rlmem.memories.storages.base import ReplayStorage, make_sample
 from rlmem.memories.storages.map_records import (
     EDGE,
     EDGE_FREE,
@@ -88,9 +89,9 @@ class MapStorage(ReplayStorage):
         self.num_actions = num_actions
         size = math.prod(self.observation_shape)
         self.arrays = MapArrays(
-            prototypes=lazy_empty((capacity, size), self.dtype),
-            embeddings=lazy_empty((capacity, embedding_dims), np.float32),
-            contexts=lazy_empty((capacity * contexts, embedding_dims), np.float32),
+            prototypes=lazy_zeros((capacity, size), self.dtype, huge=True),
+            embeddings=lazy_zeros((capacity, embedding_dims), np.float32),
+            contexts=lazy_zeros((capacity * contexts, embedding_dims), np.float32),
             alive=np.empty(capacity, np.uint8),
             nodes=np.empty(capacity, NODE),
             halves=np.empty(2 * _FIRST_RECORDS, HALF),

@@ -1,0 +1,547 @@
+"""What a million Atari transitions take: real frames in the memories of rlmem and other libraries.
+
+python benchmarks/bytes.py --contender "rlmem frames"              # one JSON line
+python benchmarks/bytes.py --list
+python benchmarks/bytes.py [--peers-python PATH] [--only sb3,rlmem]   # all of them, as a table
+python benchmarks/bytes.py --games --data FOLDER [FOLDER ...]      # one memory, many recordings
+
+The transitions come from record_frames.py (`--data`; random play of `--game` by default). Each
+buffer holds exactly as many transitions as are written. Its bytes are what the resident memory of
+a process of its own grew by, with 4 KiB pages and an allocator that gives freed blocks back at
+once; its speed is taken in a second process without these settings. 1 GB is 10^9 bytes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import gc
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+from common import NOT_INSTALLED, SCREEN, STACK, exit_not_installed, machine, versions
+from record_frames import Recording, blocks, ensure, load
+
+BATCH = 32
+BLOCK = 64  # transitions a write
+SAMPLES = 200
+RAW = SCREEN * SCREEN  # bytes of a frame
+DIGITS = {  # metric -> decimals in the table
+    "gb_a_million": 3,
+    "counted_gb_a_million": 3,
+    "sample_32_ms": 3,
+    "written_per_second": 0,
+}
+# glibc reads its settings when a process starts. They cost time, so the speed is taken without.
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
+GIVE_BACK = {"MALLOC_TRIM_THRESHOLD_": "65536", "MALLOC_MMAP_THRESHOLD_": "65536"}
+ENVIRONMENT = {"bytes": {**ONE_THREAD, **GIVE_BACK}, "speed": ONE_THREAD}
+
+
+@dataclass
+class Store:
+    """A buffer under test: `write` takes what the contender's source yields."""
+
+    write: Callable[[Any], Any]
+    sample: Callable[[], Any]  # BATCH transitions
+    packages: tuple[str, ...] = ()
+    counted: Callable[[], int] | None = None  # bytes, by the library's own count
+
+
+@dataclass(frozen=True)
+class Contender:
+    """How to make a store for (transitions, envs), and in which form it takes transitions."""
+
+    make: Callable[[int, int], Store]
+    source: Callable[[Recording], Iterator[Any]]
+
+
+def stacks(recording: Recording) -> Iterator[dict[str, np.ndarray]]:
+    """Blocks [T, E, ...] of what an env with frame stacking gives: zeros before an episode."""
+    times, envs = recording.action.shape
+    age = np.zeros((times + 1, envs), np.int64)  # frames before this one in its episode
+    for t, done in enumerate(recording.done):
+        age[t + 1] = np.where(done, 0, age[t] + 1)
+    length = max(1, BLOCK // envs)
+    for first in range(0, times, length):
+        t = np.arange(first, min(first + length, times))
+        stack = np.zeros((len(t), envs, STACK, *recording.observation.shape[2:]), np.uint8)
+        for k in range(STACK):
+            there = age[t] >= k
+            stack[:, :, STACK - 1 - k][there] = recording.observation[np.maximum(t - k, 0)][there]
+        following = recording.observation[t + 1]
+        row = recording.final_row[t]
+        following[row >= 0] = recording.final[row[row >= 0]]
+        yield {
+            "stack": stack,
+            "next_stack": np.concatenate([stack[:, :, 1:], following[:, :, None]], 2),
+            "action": recording.action[t],
+            "reward": recording.reward[t],
+            "terminated": recording.terminated[t],
+            "truncated": recording.truncated[t],
+        }
+
+
+def float_stacks(recording: Recording) -> Iterator[dict[str, np.ndarray]]:
+    """`stacks` after the usual image transform: float32 in [0, 1]."""
+    for block in stacks(recording):
+        scaled = {n: block[n].astype(np.float32) / 255 for n in ("stack", "next_stack")}
+        yield {**block, **scaled}
+
+
+def one_env_stacks(recording: Recording) -> Iterator[dict[str, Any]]:
+    """Blocks [N, ...] of one env after the other, channels last, cut where an episode ends."""
+    for e in range(recording.num_envs):
+        alone = Recording(
+            recording.observation[:, e : e + 1],
+            recording.final[recording.final_row[:, e][recording.done[:, e]]],
+            *(
+                getattr(recording, name)[:, e : e + 1]
+                for name in ("action", "reward", "terminated", "truncated")
+            ),
+            recording.about,
+        )
+        written = 0
+        for block in stacks(alone):
+            flat = {name: column[:, 0] for name, column in block.items()}
+            for name in ("stack", "next_stack"):
+                flat[name] = np.ascontiguousarray(flat[name].transpose(0, 2, 3, 1))
+            n = len(flat["action"])
+            written += n
+            ends = 1 + np.flatnonzero(flat["terminated"] | flat["truncated"])
+            last = written == len(alone)
+            cuts = sorted({0, *ends.tolist(), n})
+            yield {
+                "pieces": [
+                    {name: column[a:b] for name, column in flat.items()} for a, b in pairwise(cuts)
+                ],
+                "ends": [b in ends or (last and b == n) for b in cuts[1:]],
+            }
+
+
+def frames(recording: Recording) -> Iterator[Any]:
+    """Blocks of single frames, as rlmem's storages take them."""
+    return blocks(recording, BLOCK)
+
+
+def rlmem(storage: str) -> Callable[[int, int], Store]:
+    """A storage of rlmem, by its class."""
+
+    def make(capacity: int, envs: int) -> Store:
+        from rlmem import memories
+
+        if not hasattr(memories, storage):
+            raise ImportError(f"this rlmem has no {storage}")
+        memory = memories.ReplayMemory(
+            getattr(memories, storage)(
+                capacity, (1, SCREEN, SCREEN), np.uint8, stack=STACK, num_envs=envs
+            ),
+            memories.UniformSampler(),
+            memories.RingWriter(),
+            seed=0,
+        )
+        return Store(
+            memory.extend,
+            lambda: memory.sample(BATCH),
+            ("rlmem", "tensordict", "torchrl"),
+            lambda: sum(memory.footprint().values()),
+        )
+
+    return make
+
+
+def torchrl_write(buffer: Any) -> Callable[[dict[str, np.ndarray]], Any]:
+    """Extend with TorchRL's nested keys."""
+    import torch
+    from tensordict import TensorDict
+
+    def write(block: dict[str, np.ndarray]) -> Any:
+        flat = {n: torch.from_numpy(c.reshape(-1, *c.shape[2:])) for n, c in block.items()}
+        size = len(flat["action"])
+        following = {
+            "observation": flat["next_stack"],
+            "reward": flat["reward"][:, None],
+            "terminated": flat["terminated"][:, None],
+            "truncated": flat["truncated"][:, None],
+            "done": (flat["terminated"] | flat["truncated"])[:, None],
+        }
+        data = {"observation": flat["stack"], "action": flat["action"], "next": following}
+        return buffer.extend(TensorDict(data, batch_size=[size]))
+
+    return write
+
+
+def torchrl(capacity: int, envs: int) -> Store:
+    """LazyTensorStorage with observation and next observation."""
+    from torchrl.data import LazyTensorStorage, TensorDictReplayBuffer
+
+    buffer = TensorDictReplayBuffer(storage=LazyTensorStorage(capacity), batch_size=BATCH)
+    return Store(
+        torchrl_write(buffer),
+        buffer.sample,
+        ("torchrl", "tensordict"),
+        lambda: buffer.storage._storage.bytes(),
+    )
+
+
+def torchrl_compressed(nested: bool) -> Callable[[int, int], Store]:
+    """CompressedListStorage. Its compression leaves nested TensorDicts, so also `next`, as they
+    are; with flat keys it reaches all of them."""
+
+    def make(capacity: int, envs: int) -> Store:
+        from torchrl.data import CompressedListStorage, ReplayBuffer
+
+        storage = CompressedListStorage(capacity)
+        buffer = ReplayBuffer(storage=storage, batch_size=BATCH)
+        write = torchrl_write(buffer if nested else Flattened(buffer))
+        return Store(write, buffer.sample, ("torchrl", "tensordict"), storage.bytes)
+
+    return make
+
+
+@dataclass(frozen=True)
+class Flattened:
+    """A buffer that is given ("next", "x") as "next.x"."""
+
+    buffer: Any
+
+    def extend(self, data: Any) -> Any:
+        return self.buffer.extend(data.flatten_keys("."))
+
+
+def sb3(shared: bool) -> Callable[[int, int], Store]:
+    """SB3's buffer; `shared` is optimize_memory_usage, as CleanRL's dqn_atari.py has it."""
+
+    def make(capacity: int, envs: int) -> Store:
+        import gymnasium
+        from stable_baselines3.common.buffers import ReplayBuffer
+
+        buffer = ReplayBuffer(
+            capacity,
+            gymnasium.spaces.Box(0, 255, (STACK, SCREEN, SCREEN), np.uint8),
+            gymnasium.spaces.Discrete(18),
+            n_envs=envs,
+            optimize_memory_usage=shared,
+            handle_timeout_termination=not shared,
+        )
+
+        def write(block: dict[str, np.ndarray]) -> None:
+            done = block["terminated"] | block["truncated"]
+            columns = [block[n] for n in ("stack", "next_stack", "action", "reward")]
+            for t in range(len(done)):
+                infos = [{"TimeLimit.truncated": bool(cut)} for cut in block["truncated"][t]]
+                buffer.add(*(column[t] for column in columns), done[t], infos)
+
+        def counted() -> int:
+            return sum(v.nbytes for v in vars(buffer).values() if isinstance(v, np.ndarray))
+
+        return Store(write, lambda: buffer.sample(BATCH), ("stable-baselines3",), counted)
+
+    return make
+
+
+def tianshou(**options: Any) -> Callable[[int, int], Store]:
+    """VectorReplayBuffer, a part an env."""
+
+    def make(capacity: int, envs: int) -> Store:
+        from tianshou.data import Batch, VectorReplayBuffer
+
+        buffer = VectorReplayBuffer(capacity, envs, **options)
+
+        def write(block: dict[str, np.ndarray]) -> None:
+            for t in range(len(block["action"])):
+                buffer.add(
+                    Batch(
+                        obs=block["stack"][t],
+                        act=block["action"][t],
+                        rew=block["reward"][t],
+                        terminated=block["terminated"][t],
+                        truncated=block["truncated"][t],
+                        obs_next=block["next_stack"][t],
+                        info=Batch(),
+                    )
+                )
+
+        return Store(write, lambda: buffer.sample(BATCH), ("tianshou",))
+
+    return make
+
+
+def cpprb(capacity: int, envs: int) -> Store:
+    """Stacks overlap in its memory, so it takes one env after the other."""
+    from cpprb import ReplayBuffer
+
+    buffer = ReplayBuffer(
+        capacity,
+        {
+            "obs": {"shape": (SCREEN, SCREEN, STACK), "dtype": np.uint8},
+            "act": {"dtype": np.int64},
+            "rew": {},
+            "done": {"dtype": np.bool_},
+        },
+        next_of="obs",
+        stack_compress="obs",
+    )
+
+    def write(block: dict[str, Any]) -> None:
+        for piece, end in zip(block["pieces"], block["ends"], strict=True):
+            buffer.add(
+                obs=piece["stack"],
+                act=piece["action"],
+                rew=piece["reward"],
+                next_obs=piece["next_stack"],
+                done=piece["terminated"],
+            )
+            if end:
+                buffer.on_episode_end()
+
+    return Store(write, lambda: buffer.sample(BATCH), ("cpprb",))
+
+
+FRAMES_ONCE = {"stack_num": STACK, "ignore_obs_next": True, "save_only_last_obs": True}
+CONTENDERS = {
+    "torchrl float32 stacks": Contender(torchrl, float_stacks),
+    "torchrl uint8 stacks": Contender(torchrl, stacks),
+    "torchrl compressed list": Contender(torchrl_compressed(nested=True), stacks),
+    "torchrl compressed list, flat keys": Contender(torchrl_compressed(nested=False), stacks),
+    "sb3": Contender(sb3(shared=False), stacks),
+    "sb3 optimize_memory_usage": Contender(sb3(shared=True), stacks),
+    "tianshou stacks": Contender(tianshou(), stacks),
+    "tianshou frames once": Contender(tianshou(**FRAMES_ONCE), stacks),
+    "cpprb stack_compress": Contender(cpprb, one_env_stacks),
+    "rlmem dense": Contender(rlmem("DenseStorage"), frames),
+    "rlmem frames": Contender(rlmem("FrameStorage"), frames),
+    "rlmem compressed": Contender(rlmem("CompressedFrameStorage"), frames),
+}
+
+
+def filled(contender: Contender, recording: Recording) -> tuple[Store, int]:
+    """A buffer that holds the recording, and the resident bytes before it was made."""
+    capacity, envs = len(recording), recording.num_envs
+    small = contender.make(4 * BLOCK, envs)  # imports, compiles, and wakes the allocator
+    for block in islice(contender.source(recording), 8):
+        small.write(block)
+    for _ in range(20):
+        small.sample()
+    del small, block
+    before = rss()
+    store = contender.make(capacity, envs)
+    for block in contender.source(recording):
+        store.write(block)
+    return store, before
+
+
+def rss() -> int:
+    gc.collect()
+    return psutil.Process().memory_info().rss
+
+
+def small_pages() -> None:
+    """No huge pages in this process, so that only what was written is resident."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(41, 1, 0, 0, 0)  # PR_SET_THP_DISABLE
+
+
+def measure_bytes(contender: Contender, recording: Recording) -> tuple[dict[str, float], Store]:
+    """GB that a million transitions would take: by the system, by the library if it counts."""
+    small_pages()
+    store, before = filled(contender, recording)
+    for _ in range(SAMPLES):  # what sampling leaves behind counts too
+        store.sample()
+    found = {"gb_a_million": rss() - before}
+    if store.counted:
+        found["counted_gb_a_million"] = store.counted()
+    scale = 1e6 / 1e9 / len(recording)
+    return {name: round(size * scale, 4) for name, size in found.items()}, store
+
+
+def measure_speed(contender: Contender, recording: Recording) -> tuple[dict[str, float], Store]:
+    """Writing into a full buffer (half of the recording once more), then sampling."""
+    store, _ = filled(contender, recording)
+    passed, count = 0.0, len(recording) // BLOCK // 2
+    for block in islice(contender.source(recording), count):
+        passed += seconds(store.write, block)
+    samples = [seconds(store.sample) for _ in range(SAMPLES)]
+    found = {
+        "sample_32_ms": round(1e3 * statistics.median(samples), 4),
+        "written_per_second": round(count * BLOCK / passed),
+    }
+    return found, store
+
+
+def seconds(call: Callable[..., Any], *arguments: Any) -> float:
+    started = time.perf_counter()
+    call(*arguments)
+    return time.perf_counter() - started
+
+
+PARTS = {"bytes": measure_bytes, "speed": measure_speed}
+
+
+def measure_part(name: str, part: str, folder: Path) -> dict[str, Any]:
+    """What a process that `spawn` has started answers."""
+    found, store = PARTS[part](CONTENDERS[name], load(folder))
+    return {"metrics": found, "versions": versions(["numpy", "torch", *store.packages])}
+
+
+def spawn(name: str, part: str, folder: Path) -> tuple[dict[str, Any] | None, int]:
+    """Measure a part in a process of its own: what it found (or None), and its exit status."""
+    done = subprocess.run(
+        [sys.executable, __file__, "--contender", name, "--part", part, "--data", str(folder)],
+        env={**os.environ, **ENVIRONMENT[part]},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    return (None if done.returncode else json.loads(done.stdout.splitlines()[-1])), done.returncode
+
+
+def measure(name: str, folder: Path) -> dict[str, Any]:
+    """The line of a contender; ends the process where a part of it ended."""
+    metrics: dict[str, float] = {}
+    used: dict[str, str] = {}
+    for part in PARTS:
+        found, status = spawn(name, part, folder)
+        if found is None:
+            sys.exit(status)
+        metrics |= found["metrics"]
+        used |= found["versions"]
+    return {"metrics": metrics, "versions": used}
+
+
+def table(title: str, text: str, header: list[str], rows: list[list[str]], used: Any) -> str:
+    """A markdown page in the form of run.py's; columns of numbers are right-aligned."""
+    about = machine()
+    numbers = [name not in ("contender", "game", "policy") for name in header]
+    lines = [
+        f"# {title}",
+        "",
+        text,
+        f"Machine: {about['cpu']}, {about['cores']} cores, {about['memory_gib']} GiB, "
+        f"{about['system']}. Versions: {', '.join(f'{k} {v}' for k, v in used.items())}.",
+        "",
+        "| " + " | ".join(header) + " |",
+        "|" + "".join("---:|" if number else "---|" for number in numbers),
+        *("| " + " | ".join(row) + " |" for row in rows),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def mean_return(about: dict[str, Any]) -> str:
+    return "-" if about["mean_return"] is None else f"{about['mean_return']:,.1f}"
+
+
+def compare_libraries(folder: Path, only: str, python: str) -> tuple[str, list[dict[str, Any]]]:
+    """Every contender once: the page and its results. run.py repeats and interleaves them."""
+    results, rows, used = [], [], {}
+    for name in CONTENDERS:
+        if not any(part in name for part in only.split(",")):
+            continue
+        own = sys.executable if name.startswith("rlmem") else python
+        command = [own, __file__, "--contender", name, "--data", str(folder)]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+        if done.returncode:
+            problem = "not installed" if done.returncode == NOT_INSTALLED else "failed"
+            results.append({"name": name, "problem": problem})
+            rows.append([name, problem, *[""] * (len(DIGITS) - 1)])
+            continue
+        line = json.loads(done.stdout.splitlines()[-1])
+        results.append(line)
+        used |= line["versions"]
+        found = line["metrics"]
+        rows.append(
+            [name, *(f"{found[m]:,.{d}f}" if m in found else "-" for m, d in DIGITS.items())]
+        )
+        print(f"{name}: {found}", file=sys.stderr, flush=True)
+    about = json.loads((folder / "about.json").read_text())
+    text = (
+        f"{about['steps']:,} transitions of {about['game']} ({about['policy']}), scaled to a "
+        "million; 1 GB is 10^9 bytes."
+    )
+    return table("bytes", text, ["contender", *DIGITS], rows, used), results
+
+
+def compare_games(folders: list[Path], name: str) -> tuple[str, list[dict[str, Any]]]:
+    """One memory on many recordings: the page and its results."""
+    results, rows, used = [], [], {}
+    for folder in folders:
+        found, status = spawn(name, "bytes", folder)
+        if found is None:
+            sys.exit(status)
+        about = json.loads((folder / "about.json").read_text())
+        used |= found["versions"]
+        resident = 1e3 * found["metrics"]["gb_a_million"]
+        counted = 1e3 * found["metrics"].get("counted_gb_a_million", float("nan"))
+        results.append({"name": name, "folder": str(folder), **found, "recording": about})
+        rows.append(
+            [
+                about["game"],
+                about["policy"],
+                mean_return(about),
+                f"{about['steps']:,}",
+                f"{counted:,.0f}",
+                f"{resident:,.0f}",
+                f"{counted / RAW:.3f}",
+            ]
+        )
+        print(" | ".join(rows[-1]), file=sys.stderr, flush=True)
+    header = ["game", "policy", "mean return", "transitions"]
+    header += ["counted, bytes a transition", "resident", f"counted / {RAW:,}"]
+    text = f"*{name}*; a transition's frame has {RAW:,} bytes."
+    return table("bytes_games", text, header, rows, used), results
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--contender", choices=CONTENDERS)
+    parser.add_argument("--part", choices=PARTS, help="a part of what a contender measures")
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--games", action="store_true", help="one memory on every --data")
+    parser.add_argument("--game", default="road_runner", help="random play where --data is not set")
+    parser.add_argument("--data", type=Path, nargs="+", help="folders of record_frames.py")
+    parser.add_argument("--only", default="", help="contenders whose name contains one of a,b")
+    parser.add_argument(
+        "--peers-python", default=sys.executable, help="interpreter that has the other libraries"
+    )
+    parser.add_argument("--results", type=Path, help="write the table and its numbers there")
+    args = parser.parse_args()
+    if args.list:
+        print("\n".join(CONTENDERS))
+        return
+    folders = args.data or [ensure(args.game)]
+    if args.part:
+        try:
+            print(json.dumps(measure_part(args.contender, args.part, folders[0])))
+        except ImportError as error:
+            exit_not_installed(error)
+    elif args.games:
+        write(args, "bytes_games", *compare_games(folders, args.contender or "rlmem compressed"))
+    elif args.contender:
+        print(json.dumps({"name": args.contender, **measure(args.contender, folders[0])}))
+    else:
+        write(args, "bytes", *compare_libraries(folders[0], args.only, args.peers_python))
+
+
+def write(args: argparse.Namespace, name: str, page: str, results: list[dict[str, Any]]) -> None:
+    """Print a page, and keep it in `--results`."""
+    print(page)
+    if args.results:
+        args.results.mkdir(parents=True, exist_ok=True)
+        content = {"benchmark": name, "machine": machine(), "results": results}
+        (args.results / f"{name}.json").write_text(json.dumps(content, indent=1) + "\n")
+        (args.results / f"{name}.md").write_text(page)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,298 @@
+"""Record an Atari game's transitions as plain numpy files that every library can read.
+
+python benchmarks/record_frames.py --game road_runner [--run RUN_DIR] --steps 20000 --out FOLDER
+
+Each frame is written once. Of T steps in E envs (T x E is `--steps`) the folder holds, time first:
+
+    observation.npy  uint8 [T + 1, E, 84, 84], what the actions were chosen from
+    final.npy        uint8 [K, 84, 84], the true next frames of the K steps that ended an episode
+    action.npy       int64 [T, E]
+    reward.npy       float32 [T, E], not clipped
+    terminated.npy, truncated.npy  bool [T, E]
+    about.json       game, policy, seed, steps, envs, mean_return, versions
+
+The next frame of step t is observation[t + 1]; where the step was done, it is the next of `final`
+(in the order of np.argwhere(done)). Reading needs numpy alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from common import exit_not_installed, versions
+
+COLUMNS = ("observation", "final", "action", "reward", "terminated", "truncated")
+EPSILON = 0.05  # of a trained policy
+SEED, STEPS, ENVS = 0, 20_000, 4
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What a folder holds; see the module's docstring."""
+
+    observation: np.ndarray
+    final: np.ndarray
+    action: np.ndarray
+    reward: np.ndarray
+    terminated: np.ndarray
+    truncated: np.ndarray
+    about: dict[str, Any]
+
+    @property
+    def num_envs(self) -> int:
+        return self.action.shape[1]
+
+    @property
+    def done(self) -> np.ndarray:
+        """bool [T, E]"""
+        return self.terminated | self.truncated
+
+    @cached_property
+    def final_row(self) -> np.ndarray:
+        """int64 [T, E]: where the true next frame of a done step is in `final`, -1 elsewhere."""
+        return np.where(self.done, self.done.cumsum().reshape(self.done.shape) - 1, -1)
+
+    def __len__(self) -> int:
+        """Transitions."""
+        return self.action.size
+
+
+def load(folder: Path) -> Recording:
+    """Read a folder that was recorded, all of it into memory.
+
+    Raises:
+        FileNotFoundError: there is no complete recording.
+    """
+    about = json.loads((folder / "about.json").read_text())
+    return Recording(*(np.load(folder / f"{name}.npy") for name in COLUMNS), about)
+
+
+def blocks(source: Path | Recording, size: int, limit: int | None = None) -> Iterator[Any]:
+    """Blocks in the format of rlmem's storages, rows t0e0, t0e1, ..., t1e0, ...; the last may be
+    shorter.
+
+    Args:
+        source: the folder, or what `load` gave.
+        size: transitions a block.
+        limit: transitions in all.
+    """
+    recording = load(source) if isinstance(source, Path) else source
+    envs, total = recording.num_envs, min(len(recording), limit or len(recording))
+    frames = recording.observation.reshape(-1, 1, *recording.observation.shape[2:])
+    final, final_row = recording.final[:, None], recording.final_row.reshape(-1)
+    action, reward, terminated, truncated = (
+        getattr(recording, name).reshape(-1) for name in COLUMNS[2:]
+    )
+    for first in range(0, total, size):
+        end = min(first + size, total)
+        following = frames[first + envs : end + envs].copy()
+        row = final_row[first:end]
+        following[row >= 0] = final[row[row >= 0]]
+        # Copies: an env's arrays are the caller's, so a memory may keep them.
+        yield {
+            "observation": frames[first:end].copy(),
+            "action": action[first:end].copy(),
+            "env_id": np.arange(first, end) % envs,
+            "next": {
+                "observation": following,
+                "reward": reward[first:end, None].copy(),
+                "terminated": terminated[first:end, None].copy(),
+                "truncated": truncated[first:end, None].copy(),
+            },
+        }
+
+
+def default_folder(game: str, steps: int = STEPS) -> Path:
+    """Where a recording of random play is kept between benchmarks."""
+    return Path(tempfile.gettempdir()) / "rlmem-frames" / f"{game}-random-{steps}"
+
+
+def ensure(game: str, steps: int = STEPS) -> Path:
+    """The folder of random play of a game, recorded by a process of its own if it is missing."""
+    folder = default_folder(game, steps)
+    if not folder.exists():
+        command = [sys.executable, __file__, "--game", game, "--steps", str(steps)]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+        if done.returncode:
+            sys.exit(f"{folder} cannot be recorded here: run {' '.join(command[1:])} with rlmem")
+    return folder
+
+
+def random_policy(num_actions: int) -> Any:
+    """(observation, epsilon, rng) -> actions, whatever is seen."""
+    return lambda observation, epsilon, rng: rng.integers(num_actions, size=len(observation))
+
+
+def run_config(run_dir: Path) -> Any:
+    """The configuration that a run was made with."""
+    from omegaconf import OmegaConf
+
+    from rlmem.errors import UserError
+    from rlmem.jobs.resume import saved_config
+
+    saved = saved_config(run_dir)
+    if saved is None:
+        raise UserError(f"--run {run_dir}: no run there (a run directory has a config.yaml)")
+    return OmegaConf.create(saved)
+
+
+def run_policy(run_dir: Path, checkpoint: str, spec: Any) -> tuple[Any, int]:
+    """The acting function of a run's network, and the env steps it was trained for.
+
+    Raises:
+        UserError: no such run or checkpoint, or a network for other observations or actions.
+    """
+    import torch
+
+    from rlmem.callbacks.checkpoint import find_checkpoint, load_model
+    from rlmem.errors import UserError
+    from rlmem.jobs.build import build_agent
+
+    agent = build_agent(run_config(run_dir), spec)
+    if checkpoint == "best":
+        path = run_dir / "checkpoints" / "best.ckpt"
+        if not path.exists():
+            raise UserError(f"--run {run_dir}: it has no best.ckpt; use --checkpoint last")
+        try:
+            content = torch.load(path, weights_only=True, map_location="cpu")
+            agent.load_state_dict(content["state_dict"])
+        except Exception as error:  # torch raises several kinds
+            reason = str(error).splitlines()[0]
+            raise UserError(f"{path} cannot be loaded: {reason}") from None
+        return agent.act, int(content["env_steps"])
+    folder = find_checkpoint(run_dir)
+    if folder is None:
+        raise UserError(f"--run {run_dir}: it has no checkpoint")
+    load_model(folder, agent)
+    return agent.act, int(json.loads((folder / "manifest.json").read_text())["env_steps"])
+
+
+def record(
+    out: Path,
+    game: str,
+    steps: int = STEPS,
+    envs: int = ENVS,
+    seed: int = SEED,
+    run_dir: Path | None = None,
+    checkpoint: str = "best",
+    epsilon: float = EPSILON,
+) -> dict[str, Any]:
+    """Play, and write the folder `out`, which appears when it is complete.
+
+    Args:
+        steps: transitions over all envs, a multiple of envs.
+        run_dir, checkpoint, epsilon: whose network plays ("best" or "last"), and its exploration;
+            random play where there is no run.
+
+    Returns:
+        The content of about.json.
+    """
+    from rlmem.config import compose
+    from rlmem.envs import FrameStack, make_env
+
+    overrides = ["env=atari", f"env.game={game}", "env/protocol=machado"]
+    env = make_env(compose("train", overrides).env, envs)
+    policy, name = random_policy(env.spec.num_actions), "random"
+    if run_dir is not None:
+        policy, trained = run_policy(run_dir, checkpoint, env.spec)
+        name = f"DQN, {trained:,} env steps, epsilon {epsilon:g}"
+    times, shape = steps // envs, env.spec.frame_shape[1:]
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as scratch:
+        part = Path(scratch) / "recording"
+        part.mkdir()
+        observation = np.lib.format.open_memmap(
+            part / "observation.npy", "w+", np.uint8, (times + 1, envs, *shape)
+        )
+        columns = {
+            "action": np.empty((times, envs), np.int64),
+            "reward": np.empty((times, envs), np.float32),
+            "terminated": np.empty((times, envs), np.bool_),
+            "truncated": np.empty((times, envs), np.bool_),
+        }
+        final: list[np.ndarray] = []
+        total, returns = np.zeros(envs), []
+        rng = np.random.default_rng(seed)
+        stack = FrameStack(env.spec)
+        observation[0] = env.reset(seed)[:, 0]
+        stack.reset(observation[0][:, None])
+        for t in range(times):
+            action = policy(stack.observation, epsilon, rng)
+            step = env.step(action)
+            done = step.terminated | step.truncated
+            stack.push(step.observation, done)
+            observation[t + 1] = step.observation[:, 0]
+            final += [step.next_observation[e, 0].copy() for e in np.flatnonzero(done)]
+            columns["action"][t], columns["reward"][t] = action, step.reward
+            columns["terminated"][t], columns["truncated"][t] = step.terminated, step.truncated
+            total += step.reward
+            returns += total[done].tolist()
+            total[done] = 0.0
+        env.close()
+        observation.flush()
+        columns["final"] = np.stack(final) if final else np.empty((0, *shape), np.uint8)
+        for column, values in columns.items():
+            np.save(part / f"{column}.npy", values)
+        about = {
+            "game": game,
+            "protocol": "machado",
+            "policy": name,
+            "seed": seed,
+            "steps": times * envs,
+            "envs": envs,
+            "episodes": len(returns),
+            "mean_return": float(np.mean(returns)) if returns else None,
+            "versions": versions(["rlmem", "numpy", "ale-py"]),
+        }
+        (part / "about.json").write_text(json.dumps(about, indent=1) + "\n")
+        os.rename(part, out)
+    return about
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--game", help="a ROM's name (default: the run's, or road_runner)")
+    parser.add_argument("--run", type=Path, help="a run directory, whose network plays")
+    parser.add_argument("--checkpoint", choices=["best", "last"], default="best")
+    parser.add_argument("--epsilon", type=float, default=EPSILON, help="exploration with --run")
+    parser.add_argument("--steps", type=int, default=STEPS, help="transitions over all envs")
+    parser.add_argument("--envs", type=int, default=ENVS)
+    parser.add_argument("--seed", type=int, default=SEED)
+    parser.add_argument("--out", type=Path, help="a folder that does not exist yet")
+    args = parser.parse_args()
+    if args.run and not args.out:
+        parser.error("--run needs --out")
+    if args.steps < args.envs or args.steps % args.envs:
+        parser.error(f"--steps {args.steps}: must be a multiple of --envs {args.envs}")
+    try:
+        from rlmem.errors import UserError
+    except ImportError as error:
+        exit_not_installed(error)
+    try:
+        game = args.game or (run_config(args.run).env.game if args.run else "road_runner")
+        out = args.out or default_folder(game, args.steps)
+        if out.exists():
+            parser.error(f"{out} is there already")
+        about = record(
+            out, game, args.steps, args.envs, args.seed, args.run, args.checkpoint, args.epsilon
+        )
+    except UserError as error:
+        sys.exit(str(error))
+    if about["episodes"]:
+        print(f"mean return {about['mean_return']:.1f} over {about['episodes']} episodes")
+    print(f"written: {out}")
+
+
+if __name__ == "__main__":
+    main()

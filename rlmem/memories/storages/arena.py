@@ -1,0 +1,163 @@
+"""Byte strings of any length in segments of one size, linked where one does not suffice.
+
+A Python bytes object costs hundreds of bytes beside its content and its heap's fragments; here a
+string costs its length and 12 bytes. Strings that are put in together should go together: a
+segment is used again once nothing in it is held.
+"""
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from rlmem.memories.lazy import lazy_zeros
+
+SEGMENT = 16 * 1024  # bytes
+BLOB = np.dtype([("segment", np.int32), ("offset", np.int32), ("size", np.int32)])
+
+
+@njit(cache=True)
+def _next_segment(state: np.ndarray, free: np.ndarray) -> Any:
+    if state[1] > 0:
+        state[1] -= 1
+        return free[state[1]]
+    state[0] += 1
+    return state[0] - 1
+
+
+@njit(cache=True)
+def _put(
+    data: np.ndarray,
+    blob: Any,
+    segments: np.ndarray,
+    following: np.ndarray,
+    held: np.ndarray,
+    free: np.ndarray,
+    state: np.ndarray,
+) -> None:
+    size = segments.shape[1]
+    current, offset = state[2], state[3]
+    if current < 0 or offset == size:
+        fresh = _next_segment(state, free)
+        if current >= 0 and held[current] == 0:  # full, and nothing in it is held any more
+            free[state[1]] = current
+            state[1] += 1
+        current, offset = fresh, 0
+        held[current] = 0
+    blob[0].segment = current
+    blob[0].offset = offset
+    blob[0].size = len(data)
+    held[current] += 1
+    done = 0
+    while True:
+        count = min(len(data) - done, size - offset)
+        segments[current, offset : offset + count] = data[done : done + count]
+        done += count
+        offset += count
+        if done == len(data):
+            break
+        fresh = _next_segment(state, free)
+        following[current] = fresh
+        current, offset = fresh, 0
+        held[current] = 1
+    state[2], state[3] = current, offset
+
+
+@njit(cache=True)
+def _release(
+    blobs: np.ndarray,
+    size: int,
+    following: np.ndarray,
+    held: np.ndarray,
+    free: np.ndarray,
+    state: np.ndarray,
+) -> None:
+    for i in range(len(blobs)):
+        segment, left = blobs[i].segment, blobs[i].offset + blobs[i].size
+        while True:
+            after = following[segment]
+            held[segment] -= 1
+            if held[segment] == 0 and segment != state[2]:
+                free[state[1]] = segment
+                state[1] += 1
+            if left <= size:
+                break
+            left -= size
+            segment = after
+
+
+@njit(cache=True)
+def _gather(blobs: Any, segments: np.ndarray, following: np.ndarray, out: np.ndarray) -> None:
+    size, at = segments.shape[1], 0
+    for i in range(len(blobs)):
+        segment, offset, left = blobs[i].segment, blobs[i].offset, blobs[i].size
+        while left > 0:
+            count = min(left, size - offset)
+            out[at : at + count] = segments[segment, offset : offset + count]
+            at += count
+            left -= count
+            segment, offset = following[segment], 0
+
+
+class Arena:
+    """Byte strings in segments.
+
+    Args:
+        limit: bytes of address space; memory is taken as it is written.
+    """
+
+    def __init__(self, limit: int) -> None:
+        count = -(-limit // SEGMENT) + 1
+        self._segments = lazy_zeros((count, SEGMENT), np.uint8)
+        self._following = lazy_zeros((count,), np.int32)
+        self._held = lazy_zeros((count,), np.int32)  # strings that touch the segment
+        self._free = lazy_zeros((count,), np.int32)  # stack of free segments
+        self._state = np.array([0, 0, -1, 0])  # touched, free, current segment, offset in it
+
+    def put(self, data: np.ndarray) -> np.ndarray:
+        """Take in a string (uint8 [n], n > 0); where it lies, BLOB [1]."""
+        blob = np.empty(1, BLOB)
+        _put(data, blob, self._segments, self._following, self._held, self._free, self._state)
+        return blob
+
+    def missing(self, size: int) -> int:
+        """Bytes of new segments that a string of `size` bytes would need."""
+        _, free, current, offset = (int(v) for v in self._state)
+        room = SEGMENT - offset if current >= 0 else 0
+        return max(0, -(-(size - room) // SEGMENT) - free) * SEGMENT
+
+    def release(self, blobs: np.ndarray) -> None:
+        """Let go of strings, BLOB [n]."""
+        _release(blobs, SEGMENT, self._following, self._held, self._free, self._state)
+
+    def gather(self, blobs: np.ndarray) -> np.ndarray:
+        """The strings one after the other, uint8."""
+        out = np.empty(int(blobs["size"].sum()), np.uint8)
+        _gather(blobs, self._segments, self._following, out)
+        return out
+
+    def clear(self) -> None:
+        """Let go of everything."""
+        self._state[:] = 0, 0, -1, 0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held: all segments ever touched."""
+        return int(self._state[0]) * (SEGMENT + 12)
+
+    def check_valid(self, blobs: np.ndarray) -> None:
+        """Assert that the strings held are `blobs`, and that every segment is held or free."""
+        touched, free, current, _ = self._state
+        held = np.zeros(touched, np.int32)
+        for segment, offset, size in blobs:
+            left = offset + size
+            while True:
+                held[segment] += 1
+                if left <= SEGMENT:
+                    break
+                left -= SEGMENT
+                segment = self._following[segment]
+        unused = np.flatnonzero(held == 0)
+        unused = unused[unused != current]
+        assert np.array_equal(held[held > 0], self._held[:touched][held > 0]), "a wrong count"
+        assert np.array_equal(np.sort(self._free[:free]), unused), "segments lost or free twice"

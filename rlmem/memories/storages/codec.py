@@ -1,0 +1,240 @@
+"""Frames as differences: what changed since the frame before, as runs of bytes.
+
+A chunk of frames is coded as a stream of two parts: heads say where the runs lie, values are the
+bytes of the runs. The first frame of a chunk is the difference to one of a few reference frames
+that the memory keeps (screens of a game share their background). A frame whose runs would be longer
+than the frame is one run. General compression then works on some 4 KB a chunk in place of 113.
+
+Head of a frame: number of runs (uint16), then for each run the bytes to skip and the bytes to take,
+each as bytes of 255 and a last one below.
+"""
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+GAP = 4  # unchanged bytes that do not end a run: two heads cost as much
+REFERENCES = 8
+PREFIX = 4  # bytes of a stream before its heads: length of the heads (3 bytes), reference (1)
+OPEN = np.dtype([("head", np.int32), ("values", np.int32), ("reference", np.int32)])
+
+
+@njit(cache=True)
+def _write_number(out: np.ndarray, at: int, number: int) -> int:
+    while number >= 255:
+        out[at] = 255
+        number -= 255
+        at += 1
+    out[at] = number
+    return at + 1
+
+
+@njit(cache=True)
+def _encode(
+    before: np.ndarray,
+    words: np.ndarray,
+    frame: np.ndarray,
+    head: np.ndarray,
+    h: int,
+    values: np.ndarray,
+    v: int,
+) -> tuple[int, int]:
+    """Append a frame to a stream: heads from h, values from v on; both ends."""
+    h_first, v_first = h, v
+    h += 2
+    runs, position = 0, 0  # position: where the last run ended
+    start, end = -1, -1
+    for w in range(len(words) + 1):
+        changed = before[w] ^ words[w] if w < len(words) else np.uint64(1)
+        if changed == 0:
+            continue
+        for j in range(8):
+            last = w == len(words)
+            if not last and (changed >> np.uint64(8 * j)) & np.uint64(255) == 0:
+                continue
+            at = 8 * w + j
+            if start >= 0 and not last and at - end <= GAP:
+                end = at + 1
+                continue
+            if start >= 0:
+                h = _write_number(head, h, start - position)
+                h = _write_number(head, h, end - start)
+                for k in range(start, end):
+                    values[v] = frame[k]
+                    v += 1
+                runs += 1
+                position = end
+            start, end = at, at + 1
+            if last:
+                break
+    if (h - h_first) + (v - v_first) > len(frame) or runs > 65535:
+        h, v, runs = h_first + 2, v_first, 1
+        h = _write_number(head, h, 0)
+        h = _write_number(head, h, len(frame))
+        for k in range(len(frame)):
+            values[v] = frame[k]
+            v += 1
+    head[h_first] = runs & 255
+    head[h_first + 1] = runs >> 8
+    return h, v
+
+
+@njit(cache=True)
+def _apply(
+    frame: np.ndarray, head: np.ndarray, h: int, values: np.ndarray, v: int
+) -> tuple[int, int]:
+    """Turn the frame before into the next one in place; where its heads and values end."""
+    runs = np.int64(head[h]) | np.int64(head[h + 1]) << 8
+    h += 2
+    at = 0
+    for _ in range(runs):
+        for part in range(2):
+            count = 0
+            while head[h] == 255:
+                count += 255
+                h += 1
+            count += head[h]
+            h += 1
+            if part == 1:
+                for k in range(count):
+                    frame[at + k] = values[v + k]
+                v += count
+            at += count
+    return h, v
+
+
+@njit(cache=True)
+def _reference(words: np.ndarray, references: np.ndarray, known: np.ndarray) -> int:
+    """The reference frame nearest to a frame, which becomes one itself if none is near."""
+    best, fewest = 0, len(words) + 1
+    for r in range(known[0]):
+        different = 0
+        for w in range(len(words)):
+            different += references[r, w] != words[w]
+        if different < fewest:
+            best, fewest = r, different
+    if 4 * fewest > len(words) and known[0] < len(references):
+        best = known[0]
+        references[best] = words
+        known[0] += 1
+    return best
+
+
+@njit(cache=True)
+def encode_block(
+    step: int,
+    env: np.ndarray,
+    places: np.ndarray,
+    frames: np.ndarray,
+    words: np.ndarray,
+    length: int,
+    newest: np.ndarray,
+    references: np.ndarray,
+    known: np.ndarray,
+    heads: np.ndarray,
+    values: np.ndarray,
+    ends: Any,
+) -> int:
+    """Code the frames of a block from `step` on, up to the end or to a chunk's last frame.
+
+    Args:
+        places: int64 [2 N], of the observation and the next observation of each row; -1 is there.
+        frames, words: the frames, uint8 [2, N, bytes] and the same memory as uint64.
+        newest: each environment's newest frame, uint64 [E, words]; kept up to date.
+        references, known: reference frames and their number.
+        heads, values: open streams, uint8 [E, ...]; ends: OPEN [E].
+
+    Returns:
+        The step after the last one done: when it coded a chunk's last frame, that of step - 1.
+    """
+    for at in range(step, len(places)):
+        if places[at] < 0:
+            continue
+        row, kind = at >> 1, at & 1
+        e, position = env[row], places[at] % length
+        now = words[kind, row]
+        if position == 0:
+            reference = _reference(now, references, known)
+            ends[e].reference = reference
+            ends[e].head = 0
+            ends[e].values = 0
+            before = references[reference]
+        else:
+            before = newest[e]
+        h, v = _encode(
+            before, now, frames[kind, row], heads[e], ends[e].head, values[e], ends[e].values
+        )
+        ends[e].head = h
+        ends[e].values = v
+        for w in range(len(now)):
+            newest[e, w] = now[w]
+        if position == length - 1:
+            return at + 1
+    return len(places)
+
+
+@njit(cache=True)
+def unique_chunks(places: np.ndarray, order: np.ndarray, length: int) -> np.ndarray:
+    """The chunks of the places, each once, in the order of `order`."""
+    found = np.empty(len(order), np.int64)
+    count = 0
+    for k in range(len(order)):
+        place = places[order[k]]
+        if place >= 0 and (count == 0 or found[count - 1] != place // length):
+            found[count] = place // length
+            count += 1
+    return found[:count]
+
+
+@njit(cache=True)
+def decode(
+    places: np.ndarray,
+    order: np.ndarray,
+    length: int,
+    envs: np.ndarray,
+    data: np.ndarray,
+    starts: np.ndarray,
+    references: np.ndarray,
+    heads: np.ndarray,
+    values: np.ndarray,
+    ends: Any,
+    out: np.ndarray,
+) -> None:
+    """Write the frames at `places` (int64 [n]; -1: zeros) into out, uint64 [n, words].
+
+    Args:
+        order: argsort of the places.
+        envs: environment of each of the chunks (`unique_chunks`).
+        data, starts: streams of the full chunks, and where each begins; -1: an open chunk.
+        references: uint64 [R, words].
+    """
+    words = np.empty(references.shape[1], np.uint64)
+    frame = words.view(np.uint8)
+    chunk, number, position = np.int64(-1), -1, -1
+    head, value = data, data
+    h, v = 0, 0
+    for k in range(len(order)):
+        place = places[order[k]]
+        if place < 0:
+            for w in range(len(words)):
+                out[order[k], w] = 0
+            continue
+        if place // length != chunk:
+            chunk, number, position = place // length, number + 1, -1
+            if starts[number] < 0:
+                e = envs[number]
+                head, value, h, v = heads[e], values[e], 0, 0
+                reference = ends[e].reference
+            else:
+                s = starts[number]
+                head, value, h = data, data, s + PREFIX
+                reference = np.int32(data[s + 3])
+                v = h + data[s] + np.int64(data[s + 1]) * 256 + np.int64(data[s + 2]) * 65536
+            for w in range(len(words)):
+                words[w] = references[reference, w]
+        while position < place % length:
+            h, v = _apply(frame, head, h, value, v)
+            position += 1
+        for w in range(len(words)):
+            out[order[k], w] = words[w]

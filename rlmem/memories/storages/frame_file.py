@@ -1,0 +1,70 @@
+"""An array in a file, its room on the disk taken before it is written to."""
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from rlmem.errors import UserError
+
+STEP = 64 * 2**20  # bytes that are taken at once
+
+
+class FrameFile:
+    """A memory-mapped array [rows, size] in an unnamed file of a directory.
+
+    Args:
+        directory: made if it is not there.
+        shape: rows, values a row.
+        dtype: of a value.
+        needed: bytes that will be written when full.
+
+    Raises:
+        UserError: the directory cannot be written to, or has less room than `needed`.
+    """
+
+    def __init__(
+        self, directory: Path, shape: tuple[int, int], dtype: np.dtype, needed: int
+    ) -> None:
+        self.directory = directory
+        self._taken = 0
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            free = shutil.disk_usage(directory).free
+            if free < needed:
+                raise UserError(
+                    f"memory.storage.directory={directory}: {free / 2**30:.1f} GiB are free, the "
+                    f"frames need {needed / 2**30:.1f} GiB when full; use a smaller "
+                    "memory.capacity or another disk"
+                )
+            self._file = tempfile.TemporaryFile(prefix="rlmem-", dir=directory)  # noqa: SIM115
+            self._row = shape[1] * dtype.itemsize
+            self._size = shape[0] * self._row
+            os.truncate(self._file.fileno(), self._size)  # address space only, no room yet
+            self.array = np.memmap(self._file, dtype, "r+", shape=shape)
+        except OSError as error:
+            raise UserError(
+                f"memory.storage.directory={directory}: cannot write there ({error.strerror})"
+            ) from None
+
+    def reserve(self, rows: int) -> None:
+        """Take the room of the first `rows` rows; a write past it could kill the process.
+
+        Raises:
+            UserError: the disk is full.
+        """
+        end = rows * self._row
+        if end <= self._taken:
+            return
+        end = min(-(-end // STEP) * STEP, self._size)
+        try:
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(self._file.fileno(), self._taken, end - self._taken)
+        except OSError as error:
+            raise UserError(
+                f"memory.storage.directory={self.directory}: no room for more frames "
+                f"({error.strerror}) at {self._taken / 2**30:.1f} GiB"
+            ) from None
+        self._taken = end

@@ -1,0 +1,34 @@
+"""Byte sizes as people write and read them."""
+
+import re
+
+_UNITS = {"B": 1} | {
+    f"{prefix}{suffix}": base**power
+    for power, prefix in enumerate(("K", "M", "G", "T"), start=1)
+    for suffix, base in (("iB", 1024), ("B", 1000))
+}
+
+
+def readable_bytes(size: float) -> str:
+    """4096 -> '4.0 KiB'."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(size) < 1024:
+            return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
+
+
+def parse_bytes(value: str | int) -> int:
+    """'64MiB', '1.5 GB' or a number of bytes, as bytes.
+
+    Raises:
+        ValueError: it is not a size of at least one byte.
+    """
+    match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([a-zA-Z]*)\s*", str(value))
+    unit = match and next((u for u in _UNITS if u.lower() == (match[2] or "B").lower()), None)
+    if isinstance(value, bool) or not match or not unit:
+        raise ValueError(f"{value} is not a number of bytes such as 64MiB, 1.5GB or 1000000")
+    size = int(float(match[1]) * _UNITS[unit])
+    if size < 1:
+        raise ValueError(f"{value} is less than a byte")
+    return size
