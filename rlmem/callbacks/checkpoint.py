@@ -58,7 +58,24 @@ def _load_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, torch.T
 def save_checkpoint(
     folder: Path, agent: Any, stream: EnvStepStream, recorder: Recorder, *, with_memory: bool
 ) -> None:
-    """Write a checkpoint to `folder` in place of the one that is there."""
+    """Write a checkpoint to `folder` in place of the one that is there.
+
+    Raises:
+        UserError: it cannot be written; the one that is there stays.
+    """
+    try:
+        _save_checkpoint(folder, agent, stream, recorder, with_memory)
+    except OSError as error:
+        shutil.rmtree(folder.with_name(folder.name + ".new"), ignore_errors=True)
+        kept = "; the one before it is intact" if find_checkpoint(folder.parents[1]) else ""
+        raise UserError(
+            f"{folder}: the checkpoint cannot be written ({error.strerror or error}){kept}"
+        ) from None
+
+
+def _save_checkpoint(
+    folder: Path, agent: Any, stream: EnvStepStream, recorder: Recorder, with_memory: bool
+) -> None:
     fresh, old = folder.with_name(folder.name + ".new"), folder.with_name(folder.name + ".old")
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(parents=True)

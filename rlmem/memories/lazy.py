@@ -37,3 +37,14 @@ def lazy_zeros(shape: tuple[int, ...], dtype: Any, *, huge: bool = False) -> np.
         with contextlib.suppress(OSError):  # a kernel without huge pages
             pages.madvise(mmap.MADV_HUGEPAGE)
     return np.frombuffer(pages, dtype).reshape(shape)
+
+
+def give_back(array: np.ndarray, start: int, count: int) -> None:
+    """Return the pages of rows [start, start + count) of a lazy array to the system; they are
+    zeros from then on. Does nothing where the system has no such call."""
+    base: Any = array
+    while isinstance(base, np.ndarray):
+        base = base.base
+    if isinstance(base, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+        row = array[0].nbytes
+        base.madvise(mmap.MADV_DONTNEED, start * row, count * row)

@@ -10,17 +10,20 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from rlmem.memories.lazy import lazy_zeros
+from rlmem.memories.lazy import give_back, lazy_zeros
 
 SEGMENT = 16 * 1024  # bytes
 BLOB = np.dtype([("segment", np.int32), ("offset", np.int32), ("size", np.int32)])
 
 
 @njit(cache=True)
-def _next_segment(state: np.ndarray, free: np.ndarray) -> Any:
+def _next_segment(state: np.ndarray, free: np.ndarray, returned: np.ndarray) -> Any:
     if state[1] > 0:
         state[1] -= 1
         return free[state[1]]
+    if state[4] > 0:
+        state[4] -= 1
+        return returned[state[4]]
     state[0] += 1
     return state[0] - 1
 
@@ -33,12 +36,13 @@ def _put(
     following: np.ndarray,
     held: np.ndarray,
     free: np.ndarray,
+    returned: np.ndarray,
     state: np.ndarray,
 ) -> None:
     size = segments.shape[1]
     current, offset = state[2], state[3]
     if current < 0 or offset == size:
-        fresh = _next_segment(state, free)
+        fresh = _next_segment(state, free, returned)
         if current >= 0 and held[current] == 0:  # full, and nothing in it is held any more
             free[state[1]] = current
             state[1] += 1
@@ -56,7 +60,7 @@ def _put(
         offset += count
         if done == len(data):
             break
-        fresh = _next_segment(state, free)
+        fresh = _next_segment(state, free, returned)
         following[current] = fresh
         current, offset = fresh, 0
         held[current] = 1
@@ -112,17 +116,28 @@ class Arena:
         self._following = lazy_zeros((count,), np.int32)
         self._held = lazy_zeros((count,), np.int32)  # strings that touch the segment
         self._free = lazy_zeros((count,), np.int32)  # stack of free segments
-        self._state = np.array([0, 0, -1, 0])  # touched, free, current segment, offset in it
+        self._returned = lazy_zeros((count,), np.int32)  # of segments given back to the system
+        # Touched, free, current segment, offset in it, given back.
+        self._state = np.array([0, 0, -1, 0, 0])
 
     def put(self, data: np.ndarray) -> np.ndarray:
         """Take in a string (uint8 [n], n > 0); where it lies, BLOB [1]."""
         blob = np.empty(1, BLOB)
-        _put(data, blob, self._segments, self._following, self._held, self._free, self._state)
+        _put(
+            data,
+            blob,
+            self._segments,
+            self._following,
+            self._held,
+            self._free,
+            self._returned,
+            self._state,
+        )
         return blob
 
     def missing(self, size: int) -> int:
         """Bytes of new segments that a string of `size` bytes would need."""
-        _, free, current, offset = (int(v) for v in self._state)
+        free, current, offset = (int(v) for v in self._state[1:4])
         room = SEGMENT - offset if current >= 0 else 0
         return max(0, -(-(size - room) // SEGMENT) - free) * SEGMENT
 
@@ -138,16 +153,27 @@ class Arena:
 
     def clear(self) -> None:
         """Let go of everything."""
-        self._state[:] = 0, 0, -1, 0
+        self._state[:] = 0, 0, -1, 0, 0
 
     @property
     def nbytes(self) -> int:
         """Bytes held: all segments ever touched."""
-        return int(self._state[0]) * (SEGMENT + 12)
+        return int(self._state[0] - self._state[4]) * SEGMENT + int(self._state[0]) * 16
+
+    def give_back(self, size: int) -> int:
+        """Return free segments of `size` bytes to the system, as far as there are; the bytes."""
+        count = min(int(self._state[1]), -(-size // SEGMENT))
+        for _ in range(count):
+            self._state[1] -= 1
+            segment = self._free[self._state[1]]
+            give_back(self._segments, int(segment), 1)
+            self._returned[self._state[4]] = segment
+            self._state[4] += 1
+        return count * SEGMENT
 
     def check_valid(self, blobs: np.ndarray) -> None:
         """Assert that the strings held are `blobs`, and that every segment is held or free."""
-        touched, free, current, _ = self._state
+        touched, free, current, _, returned = self._state
         held = np.zeros(touched, np.int32)
         for segment, offset, size in blobs:
             left = offset + size
@@ -160,4 +186,6 @@ class Arena:
         unused = np.flatnonzero(held == 0)
         unused = unused[unused != current]
         assert np.array_equal(held[held > 0], self._held[:touched][held > 0]), "a wrong count"
-        assert np.array_equal(np.sort(self._free[:free]), unused), "segments lost or free twice"
+        assert np.array_equal(
+            np.sort(np.concatenate([self._free[:free], self._returned[:returned]])), unused
+        ), "segments lost or free twice"

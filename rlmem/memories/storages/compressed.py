@@ -176,6 +176,11 @@ class CompressedFrameStorage(RingStorage):
         frames = out.view(np.uint8)[:, : self._size]  # without the padding to whole words
         return np.ascontiguousarray(frames).view(self.dtype).reshape(*places.shape, -1)
 
+    gives_back = True
+
+    def _give_back(self, size: int) -> int:
+        return self._arena.give_back(size)
+
     @property
     def _chunk_bytes(self) -> int:
         return super()._chunk_bytes + BLOB.itemsize

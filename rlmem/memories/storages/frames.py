@@ -111,7 +111,7 @@ class FrameStorage(RingStorage):
     def _load_chunk_data(self, chunks: np.ndarray, sizes: np.ndarray, data: np.ndarray) -> None:
         self._reserve()
         rows = self._rows_of(chunks)
-        self._frames[rows] = data.view(self.dtype).reshape(len(rows), -1)
+        self._frames[rows] = data.view(self.dtype).reshape(len(rows), self._frames.shape[1])
 
     def _open_rows(self) -> np.ndarray:
         chains = self._chains[self._chains["chunks"] > 0]

@@ -108,6 +108,12 @@ class RingStorage(ReplayStorage):
     def _release(self, chunks: np.ndarray) -> None:
         """Let go of the frames of chunks."""
 
+    gives_back = False  # whether evicting can lower the bytes that are held
+
+    def _give_back(self, size: int) -> int:
+        """Return `size` unused bytes to the system, as far as there are; the bytes."""
+        return 0
+
     def _frame_bytes(self) -> dict[str, int]:
         """Component -> bytes of the frames held now."""
         raise NotImplementedError
@@ -238,11 +244,15 @@ class RingStorage(ReplayStorage):
         """Whether `count` more slots would pass the budget."""
         if self.budget is None:
             return False
-        return self.nbytes + count * (self._row_bytes + self.slot_bytes) > self.budget
+        over = self.nbytes + count * (self._row_bytes + self.slot_bytes) - self.budget
+        return over > 0 and self._give_back(over) < over
 
     def _make_room(self, chunks: int) -> None:
         """Evict until `chunks` chunks can be begun within the budget."""
         assert self.budget is not None
+        while self.gives_back and (over := self.nbytes - self.budget) > 0:
+            if self._give_back(over) < over:
+                self._evict_some(0)
         free = int(self._ring["free"][0])
         size = self._chunk_bytes
         while chunks > free and self.nbytes + (chunks - free) * size > self.budget:

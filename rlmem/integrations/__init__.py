@@ -1,0 +1,1 @@
+"""rlmem's memories in other libraries; each module needs its library (an optional extra)."""

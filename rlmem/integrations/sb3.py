@@ -1,0 +1,353 @@
+"""Replay buffers for Stable-Baselines3 that hold each frame once: `replay_buffer_class=...`.
+
+SB3's own buffer holds every frame eight times (a stack of four, and its next stack). These hold it
+once, compressed or as it is, and give bit for bit the same samples: with the same seed a run is the
+same run.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+
+from rlmem.errors import UserError
+from rlmem.memories.storages.compressed import CompressedFrameStorage
+from rlmem.memories.storages.frames import FrameStorage
+from rlmem.memories.storages.ring import RingStorage
+from rlmem.units import parse_bytes
+
+try:
+    from stable_baselines3.common.buffers import ReplayBuffer
+    from stable_baselines3.common.preprocessing import (
+        is_image_space,
+        is_image_space_channels_first,
+    )
+    from stable_baselines3.common.type_aliases import ReplayBufferSamples
+    from stable_baselines3.common.vec_env import VecNormalize
+except ModuleNotFoundError as error:
+    if error.name != "stable_baselines3":
+        raise
+    raise ImportError(
+        "rlmem.integrations.sb3 needs Stable-Baselines3: pip install 'rlmem[sb3]'"
+    ) from None
+
+ATARI_STACK = 4
+ATARI_SHAPES = ((ATARI_STACK, 84, 84), (84, 84, ATARI_STACK))
+
+
+class CompressedReplayBuffer(ReplayBuffer):
+    """SB3's replay buffer over a `CompressedFrameStorage`: no loss, a few per cent of the bytes.
+
+    Everything behind the two spaces is an SB3 argument or goes into `replay_buffer_kwargs`.
+
+    Args:
+        buffer_size: transitions held at most, over all environments.
+        observation_space: Box (images, stacks of images, vectors), Discrete, MultiDiscrete or
+            MultiBinary.
+        action_space: as SB3 has it.
+        device: of the sampled tensors.
+        n_envs: environments that are added together, E.
+        optimize_memory_usage: accepted, without effect: an observation and the next observation
+            before it are always held once. Timeouts are handled all the same.
+        handle_timeout_termination: sample `dones` of 0 where an episode was cut by a time limit.
+        n_steps, gamma: of the sampled return and its `discounts`. SB3 does not pass them to a
+            buffer class that it was given.
+        frame_stack: frames in an observation, the newest last, zeros before an episode, as
+            `VecFrameStack` gives them; only the newest is held. "auto" is 4 for uint8 images of
+            4 x 84 x 84 or 84 x 84 x 4, else 1. Every stack is compared with the frames before.
+        channels_order: axis of the stack, "first" or "last"; None: as `VecFrameStack` finds it.
+        budget: bytes that the buffer may hold ("64MiB" or a number); `buffer_size` is then an upper
+            bound, and the oldest transitions go when a new one would not fit.
+
+    Raises:
+        UserError: a Dict space, or a `frame_stack` that does not divide the observations.
+
+    Example:
+        >>> import gymnasium
+        >>> from stable_baselines3 import DQN
+        >>> env = gymnasium.make("CartPole-v1")
+        >>> model = DQN("MlpPolicy", env, replay_buffer_class=CompressedReplayBuffer, device="cpu")
+        >>> _ = model.learn(200)
+        >>> model.replay_buffer.size()
+        200
+    """
+
+    storage_class: type[RingStorage] = CompressedFrameStorage
+
+    def __init__(
+        self,
+        buffer_size: int,
+        observation_space: spaces.Space,
+        action_space: spaces.Space,
+        device: torch.device | str = "auto",
+        n_envs: int = 1,
+        optimize_memory_usage: bool = False,
+        handle_timeout_termination: bool = True,
+        *,
+        n_steps: int = 1,
+        gamma: float = 0.99,
+        frame_stack: int | str = "auto",
+        channels_order: str | None = None,
+        budget: int | str | None = None,
+    ) -> None:
+        if isinstance(observation_space, spaces.Dict):
+            raise UserError(
+                f"replay_buffer_class={type(self).__name__}: holds arrays, not Dict observations; "
+                "use SB3's DictReplayBuffer for them"
+            )
+        # Past SB3's own constructor, which would make its arrays.
+        super(ReplayBuffer, self).__init__(
+            buffer_size, observation_space, action_space, device, n_envs=n_envs
+        )
+        self.buffer_size = max(buffer_size // n_envs, 1)
+        self.optimize_memory_usage = optimize_memory_usage
+        self.handle_timeout_termination = handle_timeout_termination
+        self.n_steps, self.gamma = n_steps, gamma
+        self.budget = None if budget is None else parse_bytes(budget)
+        self._dtype = np.dtype(observation_space.dtype)
+        self._action_dtype = np.dtype(self._maybe_cast_dtype(action_space.dtype))
+        self.frame_stack = self._stack_size(frame_stack)
+        if channels_order not in (None, "first", "last"):
+            raise UserError(f"channels_order={channels_order!r}: use 'first' or 'last'")
+        if channels_order is None:
+            image = is_image_space(observation_space)
+            first = image and is_image_space_channels_first(observation_space)  # pyright: ignore[reportArgumentType]
+            channels_order = "first" if first else "last"
+        self._channels_last = self.frame_stack > 1 and channels_order == "last"
+        channels, *rest = self._moved_shape()
+        if channels % self.frame_stack:
+            raise UserError(
+                f"frame_stack={frame_stack}: the {channels} channels of the observations "
+                f"{self.obs_shape} are no multiple of it; use frame_stack=1 if they are no stack"
+            )
+        self._frame_shape = (channels // self.frame_stack, *rest)
+        # What each environment's next step must show, while an episode runs.
+        seen = (n_envs, self.frame_stack, *self._frame_shape) if self.frame_stack > 1 else (0,)
+        self._newest = np.zeros(seen, self._dtype)
+        self._running = np.zeros(n_envs, np.bool_)
+        self.storage = self._make_storage()
+
+    def _stack_size(self, frame_stack: int | str) -> int:
+        if frame_stack == "auto":
+            atari = self.obs_shape in ATARI_SHAPES and self._dtype == np.uint8
+            return ATARI_STACK if atari else 1
+        if not isinstance(frame_stack, int) or frame_stack < 1:
+            raise UserError(f"frame_stack={frame_stack!r}: use 'auto', 1, 2, ...")
+        return frame_stack
+
+    def _moved_shape(self) -> tuple[int, ...]:
+        """Shape of an observation whose stack lies along the first axis."""
+        *before, last = self.obs_shape
+        return (last, *before) if self._channels_last else self.obs_shape
+
+    def _make_storage(self) -> RingStorage:
+        held = self._action_dtype
+        if isinstance(self.action_space, spaces.Discrete):
+            first, count = int(self.action_space.start), int(self.action_space.n)
+            held = np.result_type(np.min_scalar_type(first), np.min_scalar_type(first + count - 1))
+        storage = self.storage_class(
+            self.buffer_size * self.n_envs,
+            self._frame_shape,
+            self._dtype,
+            stack=self.frame_stack,
+            num_envs=self.n_envs,
+            action_shape=(self.action_dim,),
+            action_dtype=held,
+            n_step=self.n_steps,
+            gamma=self.gamma,
+        )
+        if self.budget is not None:
+            storage.limit_bytes(self.budget - self._newest.nbytes, 0)
+        return storage
+
+    def add(
+        self,
+        obs: np.ndarray,
+        next_obs: np.ndarray,
+        action: np.ndarray,
+        reward: np.ndarray,
+        done: np.ndarray,
+        infos: list[dict[str, Any]],
+    ) -> None:
+        """Add one step of all environments.
+
+        Args:
+            obs, next_obs: [E, *obs_shape]; `next_obs` is the last one of an episode, not the first
+                of the next.
+            action: [E] or [E, action_dim].
+            reward: [E].
+            done: [E], ended by a termination or a time limit.
+            infos: whether by a time limit: "TimeLimit.truncated".
+
+        Raises:
+            UserError: the observations are not stacks of `frame_stack` frames, or the budget is
+                too small.
+        """
+        stacks, following = self._frames(obs), self._frames(next_obs)
+        ended = np.asarray(done).reshape(self.n_envs).astype(np.bool_)
+        if self.frame_stack > 1:
+            follows = self._check(stacks, following)
+            # A reset may show the very frame that the episode before it was left with.
+            self.storage._chains["running"][~follows] = False
+        timeout = np.zeros(self.n_envs, np.bool_)
+        if self.handle_timeout_termination:
+            timeout[:] = [info.get("TimeLimit.truncated", False) for info in infos]
+        slots = self.storage.append(
+            {
+                "observation": stacks[:, -1],
+                "action": np.asarray(action).reshape(self.n_envs, self.action_dim),
+                "env_id": np.arange(self.n_envs),
+                "next": {
+                    "observation": following[:, -1],
+                    "reward": np.asarray(reward),
+                    "terminated": ended & ~timeout,
+                    "truncated": ended & timeout,
+                },
+            }
+        )
+        if self.frame_stack > 1:
+            self._newest[:] = following
+        self._running = ~ended
+        self.pos = (int(slots[-1]) + 1) // self.n_envs % self.buffer_size
+        evicted = self.storage.drain_evicted()
+        self.full = self.full or self.pos == 0 or len(evicted) > 0
+
+    def _frames(self, observation: np.ndarray) -> np.ndarray:
+        """Observations [E, *obs_shape] as frames [E, frame_stack, *frame_shape]."""
+        whole = np.asarray(observation, self._dtype).reshape(self.n_envs, *self.obs_shape)
+        if self._channels_last:
+            whole = np.moveaxis(whole, -1, 1)
+        shape = (self.n_envs, self.frame_stack, *self._frame_shape)
+        return np.ascontiguousarray(whole.reshape(shape))
+
+    def _check(self, stacks: np.ndarray, following: np.ndarray) -> np.ndarray:
+        """Whether each environment's stack is the next one of the step before, bool [E].
+
+        Raises:
+            UserError: it is neither that nor the first of an episode, or the next stack is not
+                this one moved by a frame.
+        """
+        now, ahead, before = (
+            # Bytes: what the storage rebuilds has +0.0 as its padding.
+            a.reshape(self.n_envs, self.frame_stack, -1).view(np.uint8)
+            for a in (stacks, following, self._newest)
+        )
+        follows = self._running & (now == before).all((1, 2))
+        starts = ~now[:, :-1].any((1, 2))
+        moved = (now[:, 1:] == ahead[:, :-1]).all((1, 2))
+        wrong = np.flatnonzero(~((follows | starts) & moved))
+        if len(wrong):
+            raise UserError(
+                f"frame_stack={self.frame_stack}: the observations of environment {wrong[0]} are "
+                f"not its {self.frame_stack} newest frames, the newest last and zeros before an "
+                "episode, as VecFrameStack gives them, or frames are missing (the buffer was "
+                "emptied in an episode, a callback stopped learn()); pass "
+                "replay_buffer_kwargs=dict(frame_stack=1) to hold each observation as it is"
+            )
+        return follows
+
+    def size(self) -> int:
+        """Positions held; each is one transition an environment."""
+        return len(self.storage) // self.n_envs
+
+    def reset(self) -> None:
+        """Empty the buffer."""
+        super().reset()
+        self.storage._empty()
+        self._running[:] = False
+
+    def sample(self, batch_size: int, env: VecNormalize | None = None) -> ReplayBufferSamples:
+        """Draw transitions uniformly, by the same draws from numpy's generator as SB3's buffer.
+
+        Args:
+            batch_size: B.
+            env: normalizes observations and rewards.
+
+        Returns:
+            `observations` and `next_observations` [B, *obs_shape] in the space's dtype (float32 if
+            normalized), `actions` [B, action_dim], `dones` and `rewards` float32 [B, 1], and with
+            n_steps > 1 `discounts` float32 [B, 1].
+        """
+        positions = np.random.randint(0, self.size(), size=batch_size)  # noqa: NPY002 (SB3's seed)
+        return self._get_samples(positions, env)
+
+    def _get_samples(
+        self, batch_inds: np.ndarray, env: VecNormalize | None = None
+    ) -> ReplayBufferSamples:
+        n = len(batch_inds)
+        env_ids = np.random.randint(0, high=self.n_envs, size=(n,))  # noqa: NPY002
+        index = torch.from_numpy(batch_inds * self.n_envs + env_ids)
+        slots = self.storage.locate(index).numpy()
+        batch: Any = self.storage.get(slots)
+        if self.n_steps > 1:
+            rewards, discounts = self._returns(slots, env)
+        else:
+            rewards = self._normalize_reward(batch["next", "reward"].numpy(), env)
+            discounts = None
+        return ReplayBufferSamples(
+            observations=self._observations(batch["observation"], env),
+            actions=self.to_torch(batch["action"].numpy().astype(self._action_dtype, copy=False)),
+            next_observations=self._observations(batch["next", "observation"], env),
+            dones=self.to_torch(batch["next", "terminated"].numpy().astype(np.float32)),
+            rewards=self.to_torch(rewards),
+            discounts=None if discounts is None else self.to_torch(discounts),
+        )
+
+    def _observations(self, stacked: torch.Tensor, env: VecNormalize | None) -> torch.Tensor:
+        whole = stacked.numpy()
+        if self._channels_last:
+            whole = np.moveaxis(whole, 1, -1)
+        whole = whole.reshape(len(whole), *self.obs_shape)
+        # One copy: what the storage gives overlaps the next observation.
+        return self.to_torch(np.array(self._normalize_obs(whole, env), order="C"), copy=False)
+
+    def _returns(
+        self, slots: np.ndarray, env: VecNormalize | None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """n-step returns and the discounts behind them, float32 [B, 1], summed as SB3 sums them.
+
+        The storage's own sum is more exact, but knows no `VecNormalize`, which clips each reward.
+        """
+        rows, size = self.storage._rows, int(self.storage._ring["size"][0])
+        path = np.repeat(slots[:, None], self.n_steps, 1)
+        mask = np.ones(path.shape, np.bool_)
+        for step in range(1, self.n_steps):
+            link = rows["link"][path[:, step - 1]]
+            mask[:, step] = link > 0  # without a successor the path stays where it is
+            path[:, step] = (path[:, step - 1] + link) % size
+        rewards = self._normalize_reward(rows["reward"][path], env)
+        powers = self.gamma ** np.arange(self.n_steps, dtype=np.float32)
+        discounts = self.gamma ** mask.sum(1, keepdims=True).astype(np.float32)
+        return (rewards * powers * mask).sum(1, keepdims=True), discounts
+
+    @property
+    def dones(self) -> np.ndarray:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Ends of episodes, float32 [buffer_size, E], a copy.
+
+        With `optimize_memory_usage`, SB3 marks the newest step as done before it learns on: its
+        own buffer would lose that step's next observation. Here nothing is lost.
+        """
+        held = self.storage.locate(torch.arange(len(self.storage))).numpy()
+        rows = self.storage._rows[held]
+        dones = np.zeros(self.buffer_size * self.n_envs, np.float32)
+        dones[held] = rows["terminated"] | rows["truncated"]
+        return dones.reshape(self.buffer_size, self.n_envs)
+
+    def footprint(self) -> dict[str, int]:
+        """Component -> bytes held now."""
+        return {**self.storage.footprint(), "newest_stacks": self._newest.nbytes}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "storage": self.storage.state_dict()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.storage = self._make_storage()
+        self.storage.load_state_dict(state["storage"])
+
+
+class FrameReplayBuffer(CompressedReplayBuffer):
+    """`CompressedReplayBuffer` without the compression: each frame once, as it is."""
+
+    storage_class = FrameStorage

@@ -1,0 +1,465 @@
+"""Replay buffers for Stable-Baselines3 against SB3's own, which keep every stack twice."""
+
+import copy
+import importlib
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+from rlmem.errors import UserError
+
+pytest.importorskip("stable_baselines3")
+
+from stable_baselines3 import DQN
+from stable_baselines3.common.buffers import NStepReplayBuffer, ReplayBuffer
+from stable_baselines3.common.callbacks import StopTrainingOnMaxEpisodes
+from stable_baselines3.common.vec_env import (
+    DummyVecEnv,
+    VecEnv,
+    VecFrameStack,
+    VecNormalize,
+    VecTransposeImage,
+)
+
+from rlmem.integrations.sb3 import CompressedReplayBuffer, FrameReplayBuffer
+
+BUFFERS = [CompressedReplayBuffer, FrameReplayBuffer]
+Step = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, list[dict[str, Any]]]
+
+
+class Screens(gymnasium.Env):
+    """Frames drawn from five, a blank one among them, so that frames repeat across resets.
+
+    An episode terminates at random, or a `TimeLimit` of 9 cuts it.
+    """
+
+    def __init__(self, channels: int = 1, size: int = 36) -> None:
+        pool = np.random.default_rng(0).integers(0, 256, (5, size, size, channels), np.uint8)
+        self.pool = np.where(np.arange(5)[:, None, None, None] == 0, 0, pool).astype(np.uint8)
+        self.observation_space = spaces.Box(0, 255, pool.shape[1:], np.uint8)
+        self.action_space = spaces.Discrete(3)
+
+    def _frame(self) -> np.ndarray:
+        return self.pool[self.np_random.integers(5)]
+
+    def reset(self, **options: Any) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(**options)
+        return self._frame(), {}
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        ends = self.np_random.random() < 0.1
+        return self._frame(), float(self.np_random.normal() + action), ends, False, {}
+
+
+def screens(
+    num_envs: int, stack: int = 4, *, channels_first: bool = True, **options: Any
+) -> VecEnv:
+    """Stacked screens with time limits, as DQN("CnnPolicy") gets them."""
+    make = lambda: gymnasium.wrappers.TimeLimit(Screens(**options), 9)  # noqa: E731
+    env: VecEnv = DummyVecEnv([make] * num_envs)
+    if stack > 1:
+        env = VecFrameStack(env, stack)
+    return VecTransposeImage(env) if channels_first else env
+
+
+def vectors(num_envs: int) -> VecEnv:
+    """CartPole with a time limit that cuts episodes."""
+    make = lambda: gymnasium.make("CartPole-v1", max_episode_steps=15)  # noqa: E731
+    return DummyVecEnv([make] * num_envs)
+
+
+def steps_of(env: VecEnv, count: int, seed: int = 0) -> Iterator[Step]:
+    """What SB3 adds to a buffer, `count` times."""
+    env.seed(seed)
+    env.action_space.seed(seed)
+    observation = env.reset().copy()
+    for _ in range(count):
+        action = np.array([env.action_space.sample() for _ in range(env.num_envs)])
+        following, reward, done, infos = env.step(action)
+        final = following.copy()
+        for i in np.flatnonzero(done):
+            final[i] = infos[i]["terminal_observation"]
+        yield observation, final, action, reward, done, infos
+        observation = following.copy()
+
+
+def make(kind: type[ReplayBuffer], env: VecEnv, size: int, **options: Any) -> Any:
+    """A buffer of `size` transitions for an environment."""
+    spaces_of = env.observation_space, env.action_space
+    return kind(size, *spaces_of, device="cpu", n_envs=env.num_envs, **options)
+
+
+def assert_same(own: Any, reference: Any, normalizer: VecNormalize | None = None) -> None:
+    """Every position is sampled, and each sample is SB3's bit for bit."""
+    assert (own.pos, own.full, own.size()) == (reference.pos, reference.full, reference.size())
+    positions = np.tile(np.arange(own.size()), 1 if own.n_envs == 1 else 8)
+    theirs = seeded(lambda: reference._get_samples(positions, normalizer))
+    assert_equal(seeded(lambda: own._get_samples(positions, normalizer)), theirs)
+
+
+def seeded(draw: Callable[[], Any]) -> Any:
+    """What is drawn after seeding numpy as SB3 does."""
+    np.random.seed(3)  # noqa: NPY002
+    return draw()
+
+
+def assert_equal(ours: Any, theirs: Any) -> None:
+    for name in theirs._fields:
+        a, b = getattr(ours, name), getattr(theirs, name)
+        if b is None:
+            assert a is None, name
+            continue
+        assert (a.dtype, a.shape) == (b.dtype, b.shape), name
+        assert a.is_contiguous(), name
+        assert torch.equal(a, b), name
+
+
+@pytest.mark.parametrize("kind", BUFFERS)
+@pytest.mark.parametrize("num_envs", [1, 3])
+@pytest.mark.parametrize("n_steps", [1, 3])
+@pytest.mark.parametrize(
+    ("env_of", "stack"),
+    [
+        (screens, 4),
+        (lambda n: screens(n, channels_first=False), 4),
+        (lambda n: screens(n, 2, channels=3), 2),
+        (lambda n: screens(n, 1, channels=3), 1),
+        (vectors, 1),
+        (lambda n: VecFrameStack(vectors(n), 3), 3),
+    ],
+    ids=["chw", "hwc", "stacked rgb", "rgb", "vectors", "stacked vectors"],
+)
+def test_samples_are_sb3s_while_the_ring_wraps(
+    kind: type[CompressedReplayBuffer],
+    num_envs: int,
+    n_steps: int,
+    env_of: Callable[[int], VecEnv],
+    stack: int,
+) -> None:
+    env = env_of(num_envs)
+    own = make(kind, env, 60 * num_envs + 1, n_steps=n_steps, gamma=0.9, frame_stack=stack)
+    options = {"n_steps": n_steps, "gamma": 0.9} if n_steps > 1 else {}
+    theirs = NStepReplayBuffer if n_steps > 1 else ReplayBuffer
+    reference = make(theirs, env, 60 * num_envs + 1, **options)
+    timeouts = 0
+    for number, step in enumerate(steps_of(env, 150), 1):
+        own.add(*step)
+        reference.add(*step)
+        timeouts += sum(info["TimeLimit.truncated"] for info in step[5])
+        if number in (1, 40, 60, 61, 150):
+            assert_same(own, reference)
+            own.storage.check_valid()
+    assert timeouts > 0
+    assert own.storage.observation_shape[0] == stack * own.storage.frame_shape[0]
+
+
+@pytest.mark.parametrize("handled", [True, False])
+def test_dones_are_zero_at_timeouts(handled: bool) -> None:
+    env = screens(3)
+    options = {"handle_timeout_termination": handled}
+    own = make(CompressedReplayBuffer, env, 300, frame_stack=4, **options)
+    reference = make(ReplayBuffer, env, 300, **options)
+    ends, cuts = [], []
+    for step in steps_of(env, 100):
+        own.add(*step)
+        reference.add(*step)
+        ends.append(step[4])
+        cuts.append([info["TimeLimit.truncated"] for info in step[5]])
+    assert_same(own, reference)
+    assert np.sum(cuts) > 10
+    assert np.sum(ends) - np.sum(cuts) > 10
+    sampled = own.storage.get(np.arange(300))["next", "terminated"].numpy().reshape(100, 3)
+    expected = np.logical_and(ends, np.logical_not(cuts)) if handled else np.array(ends)
+    np.testing.assert_array_equal(sampled, expected)
+    np.testing.assert_array_equal(own.dones, np.array(ends, np.float32))
+
+
+def test_atari_stacks_are_found_by_their_shape() -> None:
+    for channels_first in (True, False):
+        env = screens(2, channels_first=channels_first, size=84)
+        own, reference = make(CompressedReplayBuffer, env, 40), make(ReplayBuffer, env, 40)
+        assert own.storage.frame_shape == (1, 84, 84)
+        for step in steps_of(env, 30):
+            own.add(*step)
+            reference.add(*step)
+        assert_same(own, reference)
+    unstacked = spaces.Box(0, 255, (3, 84, 84), np.uint8), spaces.Box(0, 1, (4, 84, 84), np.float32)
+    for space in unstacked:
+        assert CompressedReplayBuffer(10, space, spaces.Discrete(2)).frame_stack == 1
+
+
+@pytest.mark.parametrize("n_steps", [1, 4])
+def test_vec_normalize(n_steps: int) -> None:
+    env = VecNormalize(vectors(2), clip_reward=0.5)
+    options = {"n_steps": n_steps, "gamma": 0.9} if n_steps > 1 else {}
+    own = make(CompressedReplayBuffer, env, 100, **options)
+    reference = make(NStepReplayBuffer if n_steps > 1 else ReplayBuffer, env, 100, **options)
+    for step in steps_of(env, 80):
+        own.add(*step)
+        reference.add(*step)
+    assert_same(own, reference, env)
+    assert not torch.equal(own.sample(32).rewards, own.sample(32, env).rewards)
+
+
+@pytest.mark.parametrize(
+    ("observations", "actions"),
+    [
+        (spaces.Discrete(7), spaces.Discrete(300, start=-1)),
+        (spaces.MultiDiscrete([3, 5]), spaces.MultiDiscrete([2, 4])),
+        (spaces.MultiBinary(6), spaces.MultiBinary(3)),
+        (spaces.Box(-1, 1, (2, 3), np.float64), spaces.Box(-1, 1, (2,), np.float64)),
+    ],
+    ids=str,
+)
+def test_spaces(observations: spaces.Space, actions: spaces.Space) -> None:
+    own, reference = (
+        kind(20, observations, actions, device="cpu", n_envs=2)
+        for kind in (CompressedReplayBuffer, ReplayBuffer)
+    )
+    rng = np.random.default_rng(0)
+    observations.seed(0)
+    actions.seed(0)
+    for _ in range(25):
+        now, after, action = (
+            np.array([space.sample() for _ in range(2)])
+            for space in (observations, observations, actions)
+        )
+        step = now, after, action, rng.normal(size=2), rng.random(2) < 0.2, [{}, {}]
+        own.add(*step)
+        reference.add(*step)
+    assert_same(own, reference)
+
+
+@pytest.mark.parametrize("kind", BUFFERS)
+@pytest.mark.parametrize("options", [{}, {"budget": "300 kB"}], ids=["capacity", "budget"])
+def test_pickle_drops_nothing(
+    kind: type[CompressedReplayBuffer], options: dict[str, Any], tmp_path: Path
+) -> None:
+    env = screens(2)
+    model = DQN(
+        "CnnPolicy",
+        env,
+        buffer_size=400,
+        learning_starts=1000,
+        replay_buffer_class=kind,
+        replay_buffer_kwargs={"frame_stack": 4, **options},
+        seed=0,
+        device="cpu",
+    )
+    model.learn(500)
+    before: Any = model.replay_buffer
+    model.save_replay_buffer(tmp_path / "buffer.pkl")
+    model.load_replay_buffer(tmp_path / "buffer.pkl")
+    after: Any = model.replay_buffer
+    assert after is not before
+    after.storage.check_valid()
+    assert_same(after, before)
+    for step in list(steps_of(env, 120, seed=1))[:90]:  # a new episode, in the middle of the old
+        before.add(*step)
+        after.add(*step)
+    assert_same(after, before)
+    assert_same(copy.deepcopy(after), before)
+
+
+def test_an_episode_goes_on_after_loading(tmp_path: Path) -> None:
+    env = screens(2)
+    own, reference = (
+        make(CompressedReplayBuffer, env, 200, frame_stack=4),
+        make(ReplayBuffer, env, 200),
+    )
+    for number, step in enumerate(steps_of(env, 80)):
+        if number == 33:
+            own = copy.deepcopy(own)
+        own.add(*step)
+        reference.add(*step)
+    assert_same(own, reference)
+
+
+def test_what_is_no_stack_is_refused() -> None:
+    space = spaces.Box(0, 255, (84, 84, 4), np.uint8)
+    rgba = CompressedReplayBuffer(10, space, spaces.Discrete(2), device="cpu")
+    images = np.random.default_rng(0).integers(0, 256, (2, 1, 84, 84, 4), np.uint8)
+    zero = np.zeros(1)
+    with pytest.raises(UserError, match=r"replay_buffer_kwargs=dict\(frame_stack=1\)"):
+        rgba.add(images[0], images[1], zero, zero, zero, [{}])
+    assert rgba.size() == 0
+    whole = CompressedReplayBuffer(10, space, spaces.Discrete(2), device="cpu", frame_stack=1)
+    whole.add(images[0], images[1], zero, zero, zero, [{}])
+    assert torch.equal(whole.sample(1).next_observations[0], torch.from_numpy(images[1, 0]))
+
+
+def running_step(env: VecEnv, buffer: Any, seed: int = 0) -> list[Step]:
+    """Add steps until an episode has a full stack; the next two steps."""
+    steps = list(steps_of(env, 60, seed))
+    for number, step in enumerate(steps):
+        buffer.add(*step)
+        after = steps[number + 1]
+        if step[0][0, 0].any() and after[0][0, 3].any() and not (step[4] | after[4]).any():
+            return steps[number + 1 : number + 3]
+    raise AssertionError("no episode is long enough")
+
+
+def test_missing_frames_are_refused_and_a_reset_is_taken() -> None:
+    env = screens(1)
+    own, reference = (
+        make(CompressedReplayBuffer, env, 200, frame_stack=4),
+        make(ReplayBuffer, env, 200),
+    )
+    following, skipped_to = running_step(env, own)
+    running_step(env, reference)
+    with pytest.raises(UserError, match="frames are missing"):
+        own.add(*skipped_to)
+    assert_same(own, reference)
+    emptied, ended = copy.deepcopy(own), copy.deepcopy(own)
+    emptied.reset()
+    with pytest.raises(UserError, match="frames are missing"):
+        emptied.add(*following)
+    ended.add(*following[:4], np.array([True]), following[5])
+    with pytest.raises(UserError, match="frames are missing"):  # its stack was not zeroed
+        ended.add(*skipped_to)
+    # A reset that shows the very frame that the last step ended with.
+    first = np.zeros_like(following[0])
+    first[:, 3] = following[0][:, 3]
+    second = np.concatenate([first[:, 1:], np.full_like(first[:, :1], 9)], 1)
+    for buffer in (own, reference):
+        buffer.add(first, second, *following[2:])
+    assert_same(own, reference)
+
+
+def test_reset_empties() -> None:
+    env = screens(2)
+    own, reference = (
+        make(CompressedReplayBuffer, env, 50, frame_stack=4),
+        make(ReplayBuffer, env, 50),
+    )
+    for step in steps_of(env, 40):
+        own.add(*step)
+    own.reset()
+    assert (own.size(), own.pos, own.full) == (0, 0, False)
+    for step in steps_of(env, 40, seed=1):
+        own.add(*step)
+        reference.add(*step)
+    assert_same(own, reference)
+
+
+@pytest.mark.parametrize("kind", BUFFERS)
+def test_budget_keeps_the_newest(kind: type[CompressedReplayBuffer]) -> None:
+    env, budget = screens(3), 400_000
+    own = make(kind, env, 10_000, frame_stack=4, budget=budget)
+    reference = make(ReplayBuffer, env, 4500)
+    for step in steps_of(env, 1500):
+        own.add(*step)
+        reference.add(*step)
+        held = own.footprint()
+        # Open chunks may grow past the budget until one of them is full.
+        assert sum(held.values()) - held.get("open_chunks", 0) <= budget
+    count = own.size()
+    assert own.full
+    assert 50 < count < 1500
+    own.storage.check_valid()
+    # Slots are in no order that is promised, but no two rewards are the same.
+    sample = own.storage.get(own.storage.locate(torch.arange(3 * count)))
+    ours = np.argsort(sample["next", "reward"].reshape(-1))
+    theirs = np.argsort(reference.rewards[-count:].reshape(-1))
+    for name, values in (
+        ("observation", reference.observations),
+        (("next", "observation"), reference.next_observations),
+        (("next", "reward"), reference.rewards),
+        ("action", reference.actions),
+    ):
+        newest = values[-count:].reshape(3 * count, -1)[theirs]
+        np.testing.assert_array_equal(sample[name].reshape(3 * count, -1)[ours], newest)
+    assert own.sample(64).observations.shape == (64, 4, 36, 36)
+
+
+def weights_after(env: VecEnv, policy: str, count: int, learns: int = 1, **options: Any) -> Any:
+    """Parameters of a DQN that was trained with a buffer, and the buffer."""
+    model = DQN(
+        policy,
+        env,
+        buffer_size=150,
+        learning_starts=40,
+        target_update_interval=50,
+        batch_size=16,
+        seed=0,
+        device="cpu",
+        **options,
+    )
+    for _ in range(learns):
+        model.learn(count)
+    return torch.cat([p.detach().reshape(-1) for p in model.policy.parameters()]), model
+
+
+@pytest.mark.parametrize(
+    ("policy", "env_of", "count", "options"),
+    [
+        ("CnnPolicy", lambda: screens(3, channels_first=False), 300, {"frame_stack": 4}),
+        ("MlpPolicy", lambda: vectors(1), 400, {}),
+        ("MlpPolicy", lambda: VecNormalize(vectors(2)), 400, {}),
+    ],
+    ids=["images", "vectors", "normalized"],
+)
+def test_a_run_is_the_same_run(
+    policy: str, env_of: Callable[[], VecEnv], count: int, options: dict[str, Any]
+) -> None:
+    expected, _ = weights_after(env_of(), policy, count)
+    own = {"replay_buffer_class": CompressedReplayBuffer, "replay_buffer_kwargs": options}
+    found, model = weights_after(env_of(), policy, count, **own)
+    assert torch.equal(found, expected)
+    assert isinstance(model.replay_buffer, CompressedReplayBuffer)
+
+
+def test_optimize_memory_usage_handles_timeouts_and_learns_on() -> None:
+    expected, _ = weights_after(screens(1), "CnnPolicy", 120, learns=2)
+    options: dict[str, Any] = {
+        "replay_buffer_class": CompressedReplayBuffer,
+        "replay_buffer_kwargs": {"frame_stack": 4},
+        "optimize_memory_usage": True,
+    }
+    with pytest.warns(UserWarning, match="last trajectory"):
+        found, _ = weights_after(screens(1), "CnnPolicy", 120, learns=2, **options)
+    assert torch.equal(found, expected)
+
+
+def test_learning_on_after_a_callback_stopped() -> None:
+    options: dict[str, Any] = {"replay_buffer_class": CompressedReplayBuffer}
+    model = DQN("MlpPolicy", vectors(1), buffer_size=100, seed=0, device="cpu", **options)
+    model.learn(10_000, callback=StopTrainingOnMaxEpisodes(2))
+    model.learn(50, reset_num_timesteps=False)
+    assert model.replay_buffer is not None
+    assert model.replay_buffer.size() == model.num_timesteps - 1  # the stopped step is not stored
+
+
+def test_options_are_checked() -> None:
+    image, actions = spaces.Box(0, 255, (3, 36, 36), np.uint8), spaces.Discrete(2)
+    with pytest.raises(UserError, match="Dict"):
+        CompressedReplayBuffer(10, spaces.Dict({"image": image}), actions)
+    for options in ({"frame_stack": 2}, {"frame_stack": 0}, {"channels_order": "middle"}):
+        with pytest.raises(UserError, match=next(iter(options))):
+            CompressedReplayBuffer(10, image, actions, **options)
+    with pytest.raises(ValueError, match="number of bytes"):
+        CompressedReplayBuffer(10, image, actions, budget="much")
+
+
+class Missing:
+    """A finder that knows no SB3."""
+
+    def find_spec(self, name: str, *_: Any) -> None:
+        if name == "stable_baselines3":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+def test_the_extra_is_named_where_sb3_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(sys.modules):
+        if name.split(".")[0] == "stable_baselines3" or name == "rlmem.integrations.sb3":
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "meta_path", [Missing(), *sys.meta_path])
+    with pytest.raises(ImportError, match=r"pip install 'rlmem\[sb3\]'"):
+        importlib.import_module("rlmem.integrations.sb3")
