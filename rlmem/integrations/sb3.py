@@ -193,19 +193,25 @@ class CompressedReplayBuffer(ReplayBuffer):
         timeout = np.zeros(self.n_envs, np.bool_)
         if self.handle_timeout_termination:
             timeout[:] = [info.get("TimeLimit.truncated", False) for info in infos]
-        slots = self.storage.append(
-            {
-                "observation": stacks[:, -1],
-                "action": np.asarray(action).reshape(self.n_envs, self.action_dim),
-                "env_id": np.arange(self.n_envs),
-                "next": {
-                    "observation": following[:, -1],
-                    "reward": np.asarray(reward),
-                    "terminated": ended & ~timeout,
-                    "truncated": ended & timeout,
-                },
-            }
-        )
+        block = {
+            "observation": stacks[:, -1],
+            "action": np.asarray(action).reshape(self.n_envs, self.action_dim),
+            "env_id": np.arange(self.n_envs),
+            "next": {
+                "observation": following[:, -1],
+                "reward": np.asarray(reward),
+                "terminated": ended & ~timeout,
+                "truncated": ended & timeout,
+            },
+        }
+        try:
+            slots = self.storage.append(block)
+        except UserError:  # names keys of rlmem's configuration
+            raise UserError(
+                f"replay_buffer_kwargs=dict(budget={self.budget}): too small for this buffer, "
+                f"which takes {sum(self.footprint().values())} bytes with {len(self.storage)} "
+                "transitions; use more, or fewer environments"
+            ) from None
         if self.frame_stack > 1:
             self._newest[:] = following
         self._running = ~ended

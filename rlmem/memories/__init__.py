@@ -1,6 +1,6 @@
 """Memories of RL agents as TorchRL parts: storages, samplers and writers that count their bytes.
 
-Needs torch, torchrl and numba only: neither Lightning nor Hydra nor W&B.
+Needs torch, torchrl, numba and zstandard only: neither Lightning nor Hydra nor W&B.
 """
 
 from rlmem.memories.embedding import Identity, RandomProjection

@@ -446,6 +446,22 @@ def test_options_are_checked() -> None:
             CompressedReplayBuffer(10, image, actions, **options)
     with pytest.raises(ValueError, match="number of bytes"):
         CompressedReplayBuffer(10, image, actions, budget="much")
+    env = screens(2)
+    small = make(CompressedReplayBuffer, env, 100, frame_stack=4, budget=12_000)
+    with pytest.raises(UserError, match=r"budget=12000\): too small"):
+        small.add(*next(steps_of(env, 1)))
+
+
+@pytest.mark.parametrize("n_steps", [1, 3])
+def test_samples_lie_on_the_device(n_steps: int) -> None:
+    env = screens(2)
+    own = make(CompressedReplayBuffer, env, 50, n_steps=n_steps)
+    for step in steps_of(env, 20):
+        own.add(*step)
+    own.device = torch.device("meta")  # as load_replay_buffer sets it
+    sampled = [t for t in own.sample(5) if t is not None]
+    assert len(sampled) == (5 if n_steps == 1 else 6)
+    assert {t.device.type for t in sampled} == {"meta"}
 
 
 class Missing:
