@@ -2,20 +2,23 @@
 
 import json
 
+import numpy as np
 import pytest
 
-from tests.memories.helpers import run_measured
+from rlmem.memories import CompressedFrameStorage, FrameStorage
+from tests.memories.helpers import RandomEnvs, run_measured
 
 RING = """
 import json
 import numpy as np, psutil, torch
-from rlmem.memories import FrameStorage, PrioritizedSampler, ReplayMemory, RingWriter
+from rlmem.memories import CompressedFrameStorage, FrameStorage, PrioritizedSampler
+from rlmem.memories import ReplayMemory, RingWriter
 
-ROWS, FRAMES = 250, 20_000
+STORAGE, ROWS, FRAMES = {storage}, 250, 20_000
 rng = np.random.default_rng(0)
 
 def make(capacity):
-    storage = FrameStorage(capacity, (1, 84, 84), stack=4, num_envs=2)
+    storage = STORAGE(capacity, (1, 84, 84), stack=4, num_envs=2)
     return ReplayMemory(storage, PrioritizedSampler(capacity), RingWriter(), seed=0)
 
 frames = rng.integers(0, 256, (ROWS + 2, 1, 84, 84), dtype=np.uint8)
@@ -51,7 +54,18 @@ print(json.dumps([filled, sampled]))
 
 
 @pytest.mark.slow
-def test_the_bytes_of_20000_frames_are_what_the_process_grew_by() -> None:
-    for grown, counted in json.loads(run_measured(RING)):
+@pytest.mark.parametrize("storage", ["FrameStorage", "CompressedFrameStorage"])
+def test_the_bytes_of_20000_frames_of_noise_are_what_the_process_grew_by(storage: str) -> None:
+    for grown, counted in json.loads(run_measured(RING.replace("{storage}", storage))):
         assert counted == pytest.approx(grown, rel=0.02)
         assert counted > 20_000 * 7056
+
+
+def test_noise_takes_no_more_than_two_per_cent_above_frames_as_they_are() -> None:
+    block = RandomEnvs(np.random.default_rng(0), (1, 84, 84), np.uint8, end=0.01).block(1000)
+    held = []
+    for kind in (FrameStorage, CompressedFrameStorage):
+        storage = kind(1000, (1, 84, 84), stack=4)
+        storage.append(block)
+        held.append(sum(storage.footprint().values()))
+    assert held[1] < 1.02 * held[0]

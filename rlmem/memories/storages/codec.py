@@ -17,6 +17,7 @@ from numba import njit
 GAP = 4  # unchanged bytes that do not end a run: two heads cost as much
 REFERENCES = 8
 PREFIX = 4  # bytes of a stream before its heads: length of the heads (3 bytes), reference (1)
+ONE, EIGHT, LOWEST, STRIDE = np.uint64(1), np.uint64(8), np.uint64(255), np.uint64(8)
 OPEN = np.dtype([("head", np.int32), ("values", np.int32), ("reference", np.int32)])
 
 
@@ -28,6 +29,25 @@ def _write_number(out: np.ndarray, at: int, number: int) -> int:
         at += 1
     out[at] = number
     return at + 1
+
+
+@njit(cache=True)
+def _write_run(
+    head: np.ndarray,
+    h: int,
+    values: np.ndarray,
+    v: int,
+    frame: np.ndarray,
+    skip: Any,
+    start: Any,
+    end: Any,
+) -> tuple[int, int]:
+    h = _write_number(head, h, skip)
+    h = _write_number(head, h, end - start)
+    for k in range(np.uint64(start), np.uint64(end)):
+        values[v] = frame[k]
+        v += 1
+    return h, v
 
 
 @njit(cache=True)
@@ -45,29 +65,32 @@ def _encode(
     h += 2
     runs, position = 0, 0  # position: where the last run ended
     start, end = -1, -1
-    for w in range(len(words) + 1):
-        changed = before[w] ^ words[w] if w < len(words) else np.uint64(1)
-        if changed == 0:
-            continue
-        for j in range(8):
-            last = w == len(words)
-            if not last and (changed >> np.uint64(8 * j)) & np.uint64(255) == 0:
+    w, count = np.uint64(0), np.uint64(len(words))
+    while w < count:
+        if w + STRIDE <= count:  # most of a frame is as it was
+            any_changed = np.uint64(0)
+            for k in range(STRIDE):
+                any_changed |= before[w + k] ^ words[w + k]
+            if any_changed == 0:
+                w += STRIDE
                 continue
-            at = 8 * w + j
-            if start >= 0 and not last and at - end <= GAP:
-                end = at + 1
-                continue
-            if start >= 0:
-                h = _write_number(head, h, start - position)
-                h = _write_number(head, h, end - start)
-                for k in range(start, end):
-                    values[v] = frame[k]
-                    v += 1
-                runs += 1
-                position = end
-            start, end = at, at + 1
-            if last:
-                break
+        for _ in range(min(STRIDE, count - w)):
+            changed = before[w] ^ words[w]
+            at = np.int64(8 * w)
+            w += ONE
+            while changed != 0:
+                if changed & LOWEST != 0:
+                    if start >= 0 and at - end > GAP:
+                        h, v = _write_run(head, h, values, v, frame, start - position, start, end)
+                        runs, position, start = runs + 1, end, at
+                    elif start < 0:
+                        start = at
+                    end = at + 1
+                changed >>= EIGHT
+                at += 1
+    if start >= 0:
+        h, v = _write_run(head, h, values, v, frame, start - position, start, end)
+        runs += 1
     if (h - h_first) + (v - v_first) > len(frame) or runs > 65535:
         h, v, runs = h_first + 2, v_first, 1
         h = _write_number(head, h, 0)
@@ -81,26 +104,35 @@ def _encode(
 
 
 @njit(cache=True)
+def _read_number(head: np.ndarray, h: np.uint64) -> tuple[np.uint64, np.uint64]:
+    part = head[h]
+    number, h = np.uint64(part), h + ONE
+    while part == 255:
+        part = head[h]
+        number, h = number + np.uint64(part), h + ONE
+    return number, h
+
+
+@njit(cache=True)
 def _apply(
-    frame: np.ndarray, head: np.ndarray, h: int, values: np.ndarray, v: int
-) -> tuple[int, int]:
-    """Turn the frame before into the next one in place; where its heads and values end."""
-    runs = np.int64(head[h]) | np.int64(head[h + 1]) << 8
-    h += 2
-    at = 0
+    frame: np.ndarray, head: np.ndarray, h: np.uint64, values: np.ndarray, v: np.uint64
+) -> tuple[np.uint64, np.uint64]:
+    """Turn the frame before into the next one in place; where its heads and values end.
+
+    Indices are unsigned: numba then does without the test for negative ones.
+    """
+    runs = np.int64(head[h]) | np.int64(head[h + ONE]) << 8
+    h += ONE + ONE
+    at = np.uint64(0)
     for _ in range(runs):
-        for part in range(2):
-            count = 0
-            while head[h] == 255:
-                count += 255
-                h += 1
-            count += head[h]
-            h += 1
-            if part == 1:
-                for k in range(count):
-                    frame[at + k] = values[v + k]
-                v += count
-            at += count
+        skip, h = _read_number(head, h)
+        count, h = _read_number(head, h)
+        at += skip
+        end = at + count
+        while at < end:
+            frame[at] = values[v]
+            at += ONE
+            v += ONE
     return h, v
 
 
@@ -126,8 +158,8 @@ def encode_block(
     step: int,
     env: np.ndarray,
     places: np.ndarray,
-    frames: np.ndarray,
-    words: np.ndarray,
+    observation: np.ndarray,
+    following: np.ndarray,
     length: int,
     newest: np.ndarray,
     references: np.ndarray,
@@ -140,7 +172,7 @@ def encode_block(
 
     Args:
         places: int64 [2 N], of the observation and the next observation of each row; -1 is there.
-        frames, words: the frames, uint8 [2, N, bytes] and the same memory as uint64.
+        observation, following: the frames, uint64 [N, words], padded with zeros.
         newest: each environment's newest frame, uint64 [E, words]; kept up to date.
         references, known: reference frames and their number.
         heads, values: open streams, uint8 [E, ...]; ends: OPEN [E].
@@ -151,9 +183,8 @@ def encode_block(
     for at in range(step, len(places)):
         if places[at] < 0:
             continue
-        row, kind = at >> 1, at & 1
-        e, position = env[row], places[at] % length
-        now = words[kind, row]
+        e, position = env[at >> 1], places[at] % length
+        now = following[at >> 1] if at & 1 else observation[at >> 1]
         if position == 0:
             reference = _reference(now, references, known)
             ends[e].reference = reference
@@ -163,7 +194,7 @@ def encode_block(
         else:
             before = newest[e]
         h, v = _encode(
-            before, now, frames[kind, row], heads[e], ends[e].head, values[e], ends[e].values
+            before, now, now.view(np.uint8), heads[e], ends[e].head, values[e], ends[e].values
         )
         ends[e].head = h
         ends[e].values = v
@@ -172,6 +203,18 @@ def encode_block(
         if position == length - 1:
             return at + 1
     return len(places)
+
+
+@njit(cache=True)
+def open_stream(env: int, heads: np.ndarray, values: np.ndarray, ends: Any) -> np.ndarray:
+    """The stream of an environment's open chunk after one free byte, uint8."""
+    h, v = ends[env].head, ends[env].values
+    stream = np.empty(1 + PREFIX + h + v, np.uint8)
+    stream[1], stream[2], stream[3] = h & 255, h >> 8 & 255, h >> 16
+    stream[4] = ends[env].reference
+    stream[1 + PREFIX : 1 + PREFIX + h] = heads[env, :h]
+    stream[1 + PREFIX + h :] = values[env, :v]
+    return stream
 
 
 @njit(cache=True)
@@ -213,7 +256,7 @@ def decode(
     frame = words.view(np.uint8)
     chunk, number, position = np.int64(-1), -1, -1
     head, value = data, data
-    h, v = 0, 0
+    h, v = np.uint64(0), np.uint64(0)
     for k in range(len(order)):
         place = places[order[k]]
         if place < 0:
@@ -224,13 +267,14 @@ def decode(
             chunk, number, position = place // length, number + 1, -1
             if starts[number] < 0:
                 e = envs[number]
-                head, value, h, v = heads[e], values[e], 0, 0
+                head, value, h, v = heads[e], values[e], np.uint64(0), np.uint64(0)
                 reference = ends[e].reference
             else:
                 s = starts[number]
-                head, value, h = data, data, s + PREFIX
+                size = data[s] + np.int64(data[s + 1]) * 256 + np.int64(data[s + 2]) * 65536
+                head, value, h = data, data, np.uint64(s + PREFIX)
+                v = h + np.uint64(size)
                 reference = np.int32(data[s + 3])
-                v = h + data[s] + np.int64(data[s + 1]) * 256 + np.int64(data[s + 2]) * 65536
             for w in range(len(words)):
                 words[w] = references[reference, w]
         while position < place % length:

@@ -1,7 +1,7 @@
 """Frames without loss in a few per cent of their bytes.
 
 Consecutive frames of an environment differ in a few bytes. A chunk of them is held as what changed
-from frame to frame (`rlmem.memories.storages.codec`), then zstandard, in an arena. The newest chunk
+from frame to frame (`rlmem.memories.storages.codec`), then zstandard (its fast levels), in an arena. The newest chunk
 of each environment stays open, coded but not compressed. A chunk that zstandard does not make
 smaller is held as it was coded, and frames that share nothing with the frame before are held as
 they are: white noise costs 1 % more than without compression, small vectors some bytes less.
@@ -17,7 +17,7 @@ from rlmem.memories.serialize import State
 from rlmem.memories.storages import codec
 from rlmem.memories.storages.arena import BLOB, SEGMENT, Arena
 from rlmem.memories.storages.base import Block
-from rlmem.memories.storages.ring import RingStorage
+from rlmem.memories.storages.ring import RingStorage, as_bytes
 from rlmem.memories.storages.ring_state import RingLog
 
 STORED, PACKED = 0, 1  # first byte of a chunk in the arena
@@ -58,7 +58,7 @@ class CompressedFrameStorage(RingStorage):
         frame_shape: tuple[int, ...],
         dtype: Any = np.uint8,
         *,
-        level: int = 1,
+        level: int = -1,
         **options: Any,
     ) -> None:
         super().__init__(capacity, frame_shape, dtype, **options)
@@ -82,10 +82,7 @@ class CompressedFrameStorage(RingStorage):
         return self._newest.view(np.uint8)[:, : self._size]
 
     def _put(self, block: Block, first: np.ndarray, ahead: np.ndarray, slot: int) -> None:
-        n = len(block)
-        frames = np.zeros((2, n, 8 * self._newest.shape[1]), np.uint8)
-        frames[0, :, : self._size] = block.observation.reshape(n, -1).view(np.uint8)
-        frames[1, :, : self._size] = block.next_observation.reshape(n, -1).view(np.uint8)
+        observation, following = map(as_words, (block.observation, block.next_observation))
         places = np.stack([first, ahead], 1).reshape(-1)
         step = 0
         while step < len(places):
@@ -93,8 +90,8 @@ class CompressedFrameStorage(RingStorage):
                 step,
                 block.env_id,
                 places,
-                frames,
-                frames.view(np.uint64),
+                observation,
+                following,
                 self.chunk,
                 self._newest,
                 self._references,
@@ -105,20 +102,12 @@ class CompressedFrameStorage(RingStorage):
             )
             place, env = int(places[step - 1]), int(block.env_id[(step - 1) >> 1])
             if place >= 0 and place % self.chunk == self.chunk - 1:
-                self._close(place // self.chunk, env, keep=n)
-
-    def _stream(self, env: int) -> np.ndarray:
-        """The open stream of an environment, after a byte for its kind."""
-        h, v, reference = (int(x) for x in self._ends[env])
-        stream = np.empty(1 + codec.PREFIX + h + v, np.uint8)
-        stream[:5] = STORED, h & 255, h >> 8 & 255, h >> 16, reference
-        stream[5 : 5 + h] = self._heads[env, :h]
-        stream[5 + h :] = self._values[env, :v]
-        return stream
+                self._close(place // self.chunk, env, keep=len(block))
 
     def _close(self, chunk: int, env: int, keep: int) -> None:
         """Move a full chunk into the arena, evicting for it if there is a budget."""
-        data = self._stream(env)
+        data = codec.open_stream(env, self._heads, self._values, self._ends)
+        data[0] = STORED
         packed = self._compressor.compress(data[1:].data)
         if len(packed) + 1 < len(data):
             data = np.empty(len(packed) + 1, np.uint8)
@@ -262,3 +251,11 @@ class CompressedFrameStorage(RingStorage):
         assert (self._blobs["size"][full] > 0).all(), "a full chunk was not kept"
         assert np.count_nonzero(self._blobs["size"]) == len(full), "a string of no chunk"
         self._arena.check_valid(self._blobs[full])
+
+
+def as_words(frames: np.ndarray) -> np.ndarray:
+    """The bytes of frames [N, ...] as uint64 [N, words], with zeros up to whole words."""
+    content = as_bytes(frames)
+    if content.shape[1] % 8:
+        content = np.pad(content, ((0, 0), (0, -content.shape[1] % 8)))
+    return content.view(np.uint64)
