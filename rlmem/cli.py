@@ -1,5 +1,6 @@
 """Entry points of the command line. What takes seconds to import is imported when it is needed."""
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,47 @@ def repeat_overrides(argv: list[str]) -> list[str]:
         for override in yaml.safe_load(saved.read_text()) or []
         if override.partition("=")[0].lstrip("+") not in {*given, "resume"}
     ] + argv
+
+
+def study_main() -> None:
+    """`python study.py NAME` and `rlmem-study`."""
+    import argparse
+
+    parser = argparse.ArgumentParser(
+        prog="study",
+        description="Run what is missing of a study and report on all of it. Again to go on.",
+    )
+    parser.add_argument("name", help="a folder with a study.yaml, or its name in studies/")
+    parser.add_argument("--only", default="", help="columns to run, such as CartPole,Acrobot")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="runs at once")
+    parser.add_argument("--report", action="store_true", help="run nothing, only report")
+    args = parser.parse_args()
+    sys.exit(_study(args.name, args.only, 0 if args.report else max(1, args.jobs)))
+
+
+def _study(name: str, only: str, workers: int) -> int:
+    from rlmem.errors import UserError
+    from rlmem.jobs.study import Study, report_study, run_study
+
+    try:
+        study = Study(Path(name) if Path(name).is_dir() else Path("studies") / name)
+        columns = [part for part in only.split(",") if part] or list(study.columns)
+        if unknown := set(columns) - set(study.columns):
+            known = ", ".join(study.columns)
+            raise UserError(f"--only {min(unknown)}: no such column; there are {known}")
+        failed = run_study(study, columns, workers) if workers else []
+        report = report_study(study)
+    except UserError as error:
+        print(f"rlmem: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("rlmem: interrupted; the same command goes on", file=sys.stderr)
+        return 130
+    for job, error in failed:
+        print(f"failed: {job.name}: {error} ({job.folder}/log.txt)", file=sys.stderr)
+    if report:
+        print(f"written: {study.folder}/index.html, table.md, results.csv, summary.csv, figures/")
+    return 1 if failed else 0
 
 
 def train_main() -> None:

@@ -1,16 +1,95 @@
 """The same rows in Weights & Biases, over env steps; offline when there is no key.
 
-`step=` is never passed: W&B then drops rows that are not monotone. A resumed run starts a new W&B
-run in the same group, because offline runs cannot be appended to; the CSV files hold the whole.
+`step=` is never passed: W&B then drops rows that are not monotone. Offline runs cannot be appended
+to (`resume` is ignored without a word), so each segment of a resumed run is a W&B run of its own,
+`<id>-<segment>`, in the same group, with `run.id` in its configuration; no two segments ever have
+the same id. The CSV files hold the whole.
 """
 
+import json
 import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from rlmem.callbacks.checkpoint import find_checkpoint, read_manifest
 from rlmem.errors import UserError
+from rlmem.integrations.wandb_dashboard import (
+    MEMORY_TABLE,
+    THRESHOLD_COLUMNS,
+    THRESHOLD_TABLE,
+    VIDEO,
+    has_key,
+)
+
+MODEL_FILES = (
+    "checkpoints/last/model.safetensors",
+    "checkpoints/best.ckpt",
+    "config.yaml",
+    "summary.json",
+)
+
+
+def next_segment(run_dir: Path) -> tuple[str, int]:
+    """The run's id and the number of its next segment, taken at once and never given again."""
+    path = run_dir / "wandb.json"
+    try:
+        known = json.loads(path.read_text())
+        run_id, segment = str(known["id"]), int(known["segments"]) + 1
+    except (OSError, ValueError, KeyError, TypeError):
+        run_id, segment = secrets.token_hex(6), 1
+    fresh = path.with_suffix(".new")
+    fresh.write_text(json.dumps({"id": run_id, "segments": segment}) + "\n")
+    os.replace(fresh, path)
+    return run_id, segment
+
+
+def _is_map(cfg: DictConfig) -> bool:
+    return "metric" in cfg.memory  # the other memories read no threshold
+
+
+def default_group(cfg: DictConfig) -> str:
+    """Environment, memory and what tells sweeps of one memory apart, but not the seed."""
+    parts = [cfg.env.name, cfg.memory.name]
+    if _is_map(cfg):
+        parts.append(f"{cfg.threshold.activation:g}-{cfg.threshold.habituation:g}")
+    if cfg.memory.budget is not None:
+        parts.append(str(cfg.memory.budget))
+    return "/".join(parts)
+
+
+def plain_config(cfg: DictConfig) -> dict[str, Any]:
+    """The configuration as W&B can filter it: no lists, and no keys that the run did not read."""
+    config: dict[str, Any] = OmegaConf.to_container(cfg, resolve=True)  # type: ignore[assignment]
+    del config["env"]["recommended"]  # other keys were filled from it
+    if not _is_map(cfg):
+        del config["threshold"]
+    return _without_lists(config)
+
+
+def _without_lists(node: Any) -> Any:
+    if isinstance(node, dict):
+        return {key: _without_lists(value) for key, value in node.items()}
+    return ", ".join(map(str, node)) if isinstance(node, list) else node
+
+
+@contextmanager
+def _staged_in(folder: Path) -> Iterator[None]:
+    """Let W&B keep the files of artifacts (a table is one) in a folder until they are sent.
+
+    Its own place is in the home directory, where an offline run would leave half of itself.
+    """
+    given = os.environ.get("WANDB_DATA_DIR")
+    os.environ["WANDB_DATA_DIR"] = given or str(folder)
+    try:
+        yield
+    finally:
+        if given is None:
+            del os.environ["WANDB_DATA_DIR"]
 
 
 class WandbLogger:
@@ -30,58 +109,91 @@ class WandbLogger:
             import wandb
         except ImportError:
             raise UserError("logger=wandb needs wandb: pip install 'rlmem[wandb]'") from None
-        self._wandb, self._cfg, self._run_dir, self._name = wandb, cfg, run_dir, name
+        self._wandb, self._cfg, self._run_dir, self._name = wandb, cfg, run_dir.absolute(), name
         self._run: Any = None
+        self._id = ""
+        checkpoint = find_checkpoint(run_dir)
+        self._from_env_steps = read_manifest(checkpoint)["env_steps"] if checkpoint else 0
 
     def _mode(self) -> str:
         chosen = self._cfg.logger.wandb.mode or os.environ.get("WANDB_MODE")
-        if chosen:
-            return chosen
-        has_key = bool(os.environ.get("WANDB_API_KEY")) or self._wandb.api.api_key is not None
-        return "online" if has_key else "offline"
+        return chosen or ("online" if has_key(self._wandb) else "offline")
 
     def _start(self) -> Any:
-        options = self._cfg.logger.wandb
         mode = self._mode()
+        self._id, segment = next_segment(self._run_dir)
         if mode == "offline":
             print(f"W&B offline; send it later with: wandb sync {self._run_dir}/wandb/offline-*")
         try:
-            run = self._init(options, mode)
+            run = self._init(segment, mode)
         except self._wandb.errors.Error as error:
             if mode != "online":
                 raise
             print(f"W&B cannot be reached ({error}): the run is recorded offline", flush=True)
-            run = self._init(options, "offline")
+            run = self._init(segment, "offline")
         run.define_metric("env_steps")
         run.define_metric("*", step_metric="env_steps")
         return run
 
-    def _init(self, options: Any, mode: str) -> Any:
+    def _init(self, segment: int, mode: str) -> Any:
+        cfg, options = self._cfg, self._cfg.logger.wandb
+        tags = dict.fromkeys([cfg.memory.name, cfg.env.name, cfg.agent.name, *options.tags])
+        this = {"id": self._id, "segment": segment, "from_env_steps": self._from_env_steps}
         return self._wandb.init(
             project=options.project,
             entity=options.entity,
-            group=options.group or f"{self._cfg.env.name}/{self._cfg.memory.name}",
-            tags=list(options.tags or []),
+            id=f"{self._id}-{segment}",
+            group=options.group or default_group(cfg),
+            tags=list(tags),
             job_type="train",
-            name=self._name,
+            name=self._name if segment == 1 else f"{self._name}-segment{segment}",
             dir=str(self._run_dir),
             mode=mode,
-            config=OmegaConf.to_container(self._cfg, resolve=True),
+            config={**plain_config(cfg), "run": this},
             reinit="finish_previous",
             settings=self._wandb.Settings(console="off", silent=True),
         )
 
     def log(self, row: dict[str, Any]) -> None:
-        """Send one row without its empty cells."""
+        """Send one row without its empty cells, with the video if it is an evaluation's."""
         if self._run is None:
             self._run = self._start()
-        self._run.log({name: value for name, value in row.items() if value is not None})
+        sent = {name: value for name, value in row.items() if value is not None}
+        if "eval_return_mean" in sent:
+            video = self._run_dir / "videos" / f"eval_{row['env_steps']:09d}.mp4"
+            if video.exists():
+                sent[VIDEO] = self._wandb.Video(str(video), format="mp4")
+        self._run.log(sent)
 
     def close(self, status: str, summary: dict[str, Any]) -> None:
-        """Finish the W&B run; a failed run is shown as failed."""
+        """Send tables and model, and finish the W&B run; a failed run is shown as failed."""
         if self._run is None:
             return
+        with _staged_in(self._run_dir / "wandb"):
+            self._run.log({"env_steps": summary["env_steps"], **self._tables(summary)})
+            if status == "finished" and self._cfg.logger.wandb.log_model:
+                self._run.log_artifact(self._model(summary))
         plain = {k: v for k, v in summary.items() if isinstance(v, (int, float, str))}
         self._run.summary.update(plain)
         self._run.finish(exit_code=0 if status == "finished" else 1)
         self._run = None
+
+    def _tables(self, summary: dict[str, Any]) -> dict[str, Any]:
+        """Bytes by component, and of a scored map one row for the dashboard's heatmap."""
+        table, components = self._wandb.Table, summary["memory_components"]
+        total = max(1, sum(components.values()))
+        rows = [[name, size, size / total] for name, size in components.items()]
+        tables = {MEMORY_TABLE: table(columns=["component", "bytes", "share"], data=rows)}
+        if _is_map(self._cfg) and summary["eval_return_mean"] is not None:
+            values = {**self._cfg.threshold, **summary}
+            row = [values[column] for column in THRESHOLD_COLUMNS]
+            tables[THRESHOLD_TABLE] = table(columns=list(THRESHOLD_COLUMNS), data=[row])
+        return tables
+
+    def _model(self, summary: dict[str, Any]) -> Any:
+        about = {key: summary[key] for key in ("env_id", "env_steps", "eval_return_mean", "seed")}
+        artifact = self._wandb.Artifact(f"model-{self._id}", type="model", metadata=about)
+        for path in (self._run_dir / file for file in MODEL_FILES):
+            if path.exists():
+                artifact.add_file(str(path), name=path.name)
+        return artifact

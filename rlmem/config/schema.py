@@ -268,6 +268,7 @@ class WandbLoggerConfig(LoggerConfig):
     mode: str | None
     group: str | None
     tags: list[str]
+    log_model: bool
 
 
 @dataclass
@@ -282,6 +283,7 @@ class TrainConfig:
     """The config of `train.py`."""
 
     seed: int
+    label: str | None
     resume: str | None
     debug: bool
     agent: AgentConfig
@@ -308,6 +310,8 @@ class EvaluateConfig:
     seed: int | None
     checkpoint: str
     runs: list[str]
+    sweep: Any  # a path or a list of them; check_evaluate() holds it to that
+    outsiders: Any
     out: str | None
     debug: bool
 

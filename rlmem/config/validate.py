@@ -110,7 +110,7 @@ EVALUATE_RANGES: dict[str, Range] = {
     "seed": TRAIN_RANGES["seed"],
 }
 EVALUATE_NAMES: dict[str, tuple[str, ...]] = {
-    "mode": ("score", "plot"),
+    "mode": ("score", "report", "plot"),
     "checkpoint": ("last", "best"),
 }
 
@@ -145,6 +145,15 @@ def check_evaluate(cfg: DictConfig) -> None:
         raise UserError("run is not set; give the run directory, such as run=outputs/...")
     if values["mode"] == "plot" and not values["runs"]:
         raise UserError("runs=[]: nothing to plot; give run directories, such as runs=[a,b]")
+    for key in ("sweep", "outsiders"):
+        value = values[key]
+        if not isinstance(value, str) and not (
+            isinstance(value, list) and all(isinstance(part, str) for part in value)
+        ):
+            raise UserError(f"{key}={value}: must be a path or a list of them, such as [a,b]")
+    if values["mode"] == "report" and not values["sweep"]:
+        raise UserError("sweep=[]: nothing to report on; give the folder of a sweep, such as "
+                        "sweep=multirun/2026-01-01_12-00-00, or several: sweep=[a,b]")  # fmt: skip
 
 
 def check_output_dir(path: str | Path) -> None:

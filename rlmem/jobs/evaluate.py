@@ -1,8 +1,9 @@
-"""Scoring a run's checkpoint, and drawing runs together."""
+"""Scoring a run's checkpoint, comparing runs, and how a sweep stands."""
 
 import csv
 import json
 from pathlib import Path
+from typing import Any
 
 import torch
 from omegaconf import DictConfig, OmegaConf
@@ -17,21 +18,45 @@ from rlmem.errors import UserError
 from rlmem.jobs import build
 from rlmem.jobs.resume import saved_config
 
+SHOWN = 10  # lines of what a report left out
+
 
 def evaluate(cfg: DictConfig) -> None:
-    """`mode=score`: play episodes with a checkpoint; `mode=plot`: curves of several runs.
+    """Do what `mode` names: score a run, plot or report on runs, or say how a sweep stands.
 
     Raises:
-        UserError: there is no such run or checkpoint.
+        UserError: there is no such run, checkpoint or sweep.
     """
-    if cfg.mode == "plot":
-        from rlmem.analysis.curves import plot_runs
+    MODES[cfg.mode](cfg)
 
-        out = Path(cfg.out or "curves.png")
-        plot_runs([Path(run) for run in cfg.runs], out)
-        print(f"written: {out}")
-        return
-    score(cfg)
+
+def plot(cfg: DictConfig) -> None:
+    """`mode=plot`: curves of several runs in one image."""
+    from rlmem.analysis.curves import plot_runs
+
+    out = Path(cfg.out or "curves.png")
+    plot_runs([Path(run) for run in cfg.runs], out)
+    print(f"written: {out}")
+
+
+def report(cfg: DictConfig) -> None:
+    """`mode=report`: tables, figures and a page that compare all runs of some folders."""
+    from rlmem.analysis.report import write_report
+
+    sweeps, outsiders = paths(cfg.sweep), paths(cfg.outsiders)
+    out = Path(cfg.out) if cfg.out else (sweeps[0] if len(sweeps) == 1 else Path()) / "report"
+    written = write_report(sweeps, out, outsiders)
+    print(f"{len(written.collection.runs)} runs of {len(written.cells)} settings")
+    for path, reason in written.collection.left_out[:SHOWN]:
+        print(f"left out of the means: {path} ({reason})")
+    if len(written.collection.left_out) > SHOWN:
+        print(f"and {len(written.collection.left_out) - SHOWN} more, listed on the page")
+    print(f"written: {out}/index.html, results.csv, summary.csv, figures/")
+
+
+def paths(value: Any) -> list[Path]:
+    """A path, or a list of them."""
+    return [Path(part) for part in ([value] if isinstance(value, str) else value)]
 
 
 def score(cfg: DictConfig) -> None:
@@ -107,3 +132,6 @@ def _load(cfg: DictConfig, run_dir: Path, agent: build.DQN) -> int:
         raise UserError(f"run={cfg.run}: it has no checkpoint yet")
     load_model(folder, agent)
     return int(json.loads((folder / "manifest.json").read_text())["env_steps"])
+
+
+MODES = {"score": score, "plot": plot, "report": report}

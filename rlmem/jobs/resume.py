@@ -16,6 +16,7 @@ from rlmem.jobs.summary import read_summary
 # What a resumed run may change: how long it goes on, what it shows and how often it saves.
 FREE = (
     "resume",
+    "label",
     "debug",
     "paths.",
     "log.",

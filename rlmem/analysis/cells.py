@@ -1,0 +1,242 @@
+"""Grouping runs into cells: one environment, one setting, several seeds."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from rlmem.analysis.runs import RunData
+from rlmem.analysis.statistics import (
+    Estimate,
+    curve_estimate,
+    iqm_estimate,
+    mean_estimate,
+    row_mean,
+)
+from rlmem.units import parse_bytes, readable_bytes
+
+# Keys that make no other setting: where things go, what is shown, how a run is scored and saved.
+NO_SETTING = (
+    "seed",
+    "label",
+    "resume",
+    "debug",
+    "paths.",
+    "log.",
+    "logger.",
+    "evaluation.",
+    "checkpoint.",
+    "trainer.threads",
+    "env.recommended.",
+    "hparams_search",
+    "objective",
+)
+SHARED = ("memory.capacity", "memory.budget", "memory.storage.kind")  # of all memories
+POINTS = 200  # of a curve
+# Ten clear colours, then their lighter twins (matplotlib's tab20).
+COLOURS = [
+    *("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd"),
+    *("#8c564b", "#e377c2", "#7f7f7f", "#bcbd22", "#17becf"),
+    *("#aec7e8", "#ffbb78", "#98df8a", "#ff9896", "#c5b0d5"),
+    *("#c49c94", "#f7b6d2", "#c7c7c7", "#dbdb8d", "#9edae5"),
+]
+
+
+@dataclass
+class Cell:
+    """The runs of one setting on one environment.
+
+    Attributes:
+        number: unique in a report.
+        place: among the cells of its environment.
+        setting: key -> value of what sets it apart from the environment's other cells.
+    """
+
+    number: int
+    place: int
+    env_id: str
+    memory: str
+    label: str
+    setting: dict[str, Any]
+    runs: list[RunData]
+
+    @property
+    def colour(self) -> str:
+        """Of its curves, as #rrggbb: by its place in its environment."""
+        return COLOURS[self.place % len(COLOURS)]
+
+    @cached_property
+    def finished(self) -> list[RunData]:
+        """The runs that count."""
+        return [run for run in self.runs if run.status == "finished"]
+
+    def values(self, name: str) -> np.ndarray:
+        """A number of the summaries of the finished runs that have it, float64 [n]."""
+        values = np.array([run.number(name) for run in self.finished], np.float64)
+        return values[~np.isnan(values)]
+
+    @property
+    def metric(self) -> str:
+        """What a run's return is: the final evaluation's, else of the last training episodes."""
+        return "eval_return_mean" if len(self.values("eval_return_mean")) else "train_return_mean"
+
+    @cached_property
+    def returns(self) -> np.ndarray:
+        """Final return of each finished run, float64 [n]."""
+        return self.values(self.metric)
+
+    @cached_property
+    def return_mean(self) -> Estimate | None:
+        return mean_estimate([self.returns], widen=True) if len(self.returns) else None
+
+    @cached_property
+    def return_iqm(self) -> Estimate | None:
+        return iqm_estimate([self.returns], widen=True) if len(self.returns) else None
+
+    def mean(self, name: str) -> float:
+        """Mean of a number over the finished runs, NaN if none has it."""
+        values = self.values(name)
+        return float(values.mean()) if len(values) else float("nan")
+
+    def last(self, column: str) -> float:
+        """Mean over the finished runs of a curve's mean over its second half, NaN if none."""
+        halves = [run.curves[column][len(run.curves[column]) // 2 :] for run in self.finished]
+        means = [np.nanmean(half) for half in halves if np.isfinite(half).any()]
+        return float(np.mean(means)) if means else float("nan")
+
+    def curve(
+        self, column: str, over: str = "env_steps"
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Mean curve over the seeds with 95 % intervals: x, value, low, high, each [POINTS].
+
+        Runs that are not finished count as far as they came; outside of a run's own range it is
+        left out.
+        """
+        lines = []
+        for run in self.runs:
+            known = np.isfinite(run.curves[column]) & np.isfinite(run.curves[over])
+            if known.any():
+                lines.append((run.curves[over][known], run.curves[column][known]))
+        if not lines:
+            return np.empty(0), np.empty(0), np.empty(0), np.empty(0)
+        x = np.linspace(min(a[0] for a, _ in lines), max(a[-1] for a, _ in lines), POINTS)
+        table = np.stack([np.interp(x, a, b, left=np.nan, right=np.nan) for a, b in lines])
+        return (x, *curve_estimate(table, row_mean, widen=True))
+
+
+def flatten(node: Any, prefix: str = "") -> dict[str, Any]:
+    """Nested mappings as one, keys joined by dots; lists as text."""
+    if not isinstance(node, dict):
+        return {prefix[:-1]: str(node) if isinstance(node, list) else node}
+    flat: dict[str, Any] = {}
+    for key, value in node.items():
+        flat |= flatten(value, f"{prefix}{key}.")
+    return flat
+
+
+def _settings(run: RunData) -> dict[str, Any]:
+    """What decides a run's results, beside environment and seed."""
+    flat = flatten(run.config)
+    is_map = "memory.tau_b" in flat
+    return {
+        key: value
+        for key, value in flat.items()
+        if not key.startswith(NO_SETTING) and (is_map or not key.startswith("threshold."))
+    }
+
+
+def make_cells(runs: Sequence[RunData]) -> list[Cell]:
+    """Cells of all environments, in the order of their names; each run is in one."""
+    cells: list[Cell] = []
+    for env_id in sorted({run.env_id for run in runs}):
+        here = [run for run in runs if run.env_id == env_id]
+        groups: dict[tuple, list[tuple[RunData, dict[str, Any]]]] = defaultdict(list)
+        for run, setting in zip(here, distinctions(here), strict=True):
+            # A label that was given says by itself which runs belong together.
+            label = run.config.get("label")
+            key = (
+                (label,) if label else (None, run.memory, *(f"{k}={v}" for k, v in setting.items()))
+            )
+            groups[key].append((run, setting))
+        ordered = sorted(groups.items(), key=lambda group: _order(group[1]))
+        for place, ((label, *_), members) in enumerate(ordered):
+            first = members[0][1]
+            setting = {k: v for k, v in first.items() if all(s.get(k) == v for _, s in members)}
+            runs_here = sorted((run for run, _ in members), key=lambda run: run.seed)
+            memory = runs_here[0].memory
+            label = label or make_label(memory, setting)
+            cells.append(Cell(len(cells), place, env_id, memory, label, setting, runs_here))
+    return cells
+
+
+def _order(members: list[tuple[RunData, dict[str, Any]]]) -> tuple:
+    run, setting = members[0]
+    values = [_natural(value) for _, value in sorted(setting.items())]
+    label = str(run.config.get("label") or "")
+    return (run.outsider is not None, run.memory, label, len(values), values)
+
+
+def _natural(value: Any) -> tuple[int, float, str]:
+    """Numbers and sizes by their size, then the rest by name."""
+    if isinstance(value, int | float):
+        return 0, value, ""
+    try:
+        return 0, parse_bytes(value), ""
+    except ValueError:
+        return 1, 0, str(value)
+
+
+def distinctions(runs: Sequence[RunData]) -> list[dict[str, Any]]:
+    """Of each run of one environment, the keys and values that other settings do not share.
+
+    A key that belongs to one kind of memory counts among the runs of that memory only: that PER
+    has an exponent and uniform replay has none is said by their names.
+    """
+    flat = [_settings(run) for run in runs]
+    names = [s.get("memory.name") for s in flat]
+    inside: dict[Any, set[str]] = {}
+    for name in set(names):
+        group = [s for s, n in zip(flat, names, strict=True) if n == name]
+        inside[name] = _varying(group)
+    ours = [s for s, run in zip(flat, runs, strict=True) if run.outsider is None]
+    # Only keys that every memory has can tell memories apart.
+    common = set.intersection(*(set(s) for s in ours)) if ours else set()
+    between = {
+        key
+        for key in _varying([{k: s[k] for k in common} for s in ours])
+        if not key.startswith("memory.") or key in SHARED
+    }
+    if len({s["memory.storage.kind"] for s in ours if "memory.storage.kind" in s} - {"map"}) < 2:
+        between.discard("memory.storage.kind")
+    return [
+        {
+            key: s[key]
+            for key in sorted(inside[name] | between)
+            if key in s and (key, s[key]) != ("memory.storage.kind", "map")
+        }
+        for s, name in zip(flat, names, strict=True)
+    ]
+
+
+def _varying(settings: Sequence[dict[str, Any]]) -> set[str]:
+    """Keys that have several values, or that some lack."""
+    keys = set().union(*settings) if settings else set()
+    return {k for k in keys if len({str(s.get(k, "absent")) for s in settings}) > 1}
+
+
+def make_label(memory: str, setting: dict[str, Any]) -> str:
+    """`gwr, activation 0.7`: the memory and what sets it apart, with the keys' last parts."""
+    last = [key.rpartition(".")[2] for key in setting]
+    parts = [memory]
+    for key, value in setting.items():
+        short = key.rpartition(".")[2]
+        if short in ("kind", "name") or last.count(short) > 1:
+            short = " ".join(key.split(".")[-2:])
+            short = short.removesuffix(" kind").removesuffix(" name")
+        if key == "memory.budget" and value is not None:
+            value = readable_bytes(value) if isinstance(value, int) else value
+        parts.append(f"{short} {'none' if value is None else value}")
+    return ", ".join(parts)

@@ -1,0 +1,265 @@
+"""The figures of a report, drawn with matplotlib. Artists of a cell carry its number as SVG id."""
+
+from collections.abc import Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from rlmem.analysis.cells import Cell
+from rlmem.analysis.statistics import (
+    Estimate,
+    pareto_frontier,
+    performance_profile,
+    probability_of_improvement,
+)
+
+MIB = 2**20
+STYLE: Any = {
+    "svg.fonttype": "none",  # text stays text
+    "svg.hashsalt": "rlmem",  # the same runs give the same file
+    "font.family": "sans-serif",
+    "font.size": 9,
+    "axes.grid": True,
+    "grid.alpha": 0.25,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": 9,
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+}
+MOST_IN_LEGEND = 12
+
+
+def figure(width: float, height: float, rows: int = 1, columns: int = 1) -> tuple[Figure, Any]:
+    """A figure and its axes, [rows, columns]."""
+    drawn = Figure(figsize=(width, height), layout="constrained")
+    return drawn, drawn.subplots(rows, columns, squeeze=False)
+
+
+@rc_context(STYLE)
+def save(drawn: Figure, folder: Path, name: str) -> str:
+    """Write NAME.png and NAME.svg; the SVG's text."""
+    text = BytesIO()
+    drawn.savefig(text, format="svg", metadata={"Date": None})
+    drawn.set_layout_engine("none")  # as it was laid out for the SVG; half the time
+    drawn.savefig(folder / f"{name}.png", dpi=130)
+    (folder / f"{name}.svg").write_bytes(text.getvalue())
+    return text.getvalue().decode()
+
+
+def _legend(drawn: Figure, axes: Axes) -> None:
+    """Below the figure, in as many columns as there is room for; none for one or too many."""
+    handles, labels = axes.get_legend_handles_labels()
+    if 1 < len(labels) <= MOST_IN_LEGEND:
+        room = int(drawn.get_figwidth() * 16 / (max(map(len, labels)) + 7))
+        drawn.legend(handles, labels, loc="outside lower center", ncols=max(1, min(4, room)))
+
+
+@rc_context(STYLE)
+def curves(cells: Sequence[Cell]) -> Figure:
+    """Return over env steps, frames and seconds, and bytes over env steps."""
+    drawn, axes = figure(11, 6.4, 2, 2)
+    panels = [
+        (axes[0, 0], "train_return_mean", "env_steps", "env steps", 1),
+        (axes[0, 1], "train_return_mean", "seconds", "seconds", 1),
+        (axes[1, 0], "train_return_mean", "frames", "frames", 1),
+        (axes[1, 1], "memory_bytes", "env_steps", "env steps", MIB),
+    ]
+    for number, (at, column, over, xlabel, unit) in enumerate(panels):
+        for cell in cells:
+            x, value, low, high = cell.curve(column, over)
+            if not len(x):
+                continue
+            at.plot(
+                x, value / unit, color=cell.colour, label=cell.label, gid=_gid(cell, "line", at)
+            )
+            if np.isfinite(low).any():
+                band = at.fill_between(x, low / unit, high / unit, color=cell.colour, alpha=0.18,
+                                       linewidth=0)  # fmt: skip
+                band.set_gid(_gid(cell, "band", at))
+        at.set(xlabel=xlabel, ylabel="return" if unit == 1 else "memory [MiB]")
+        if unit != 1:
+            at.set_ylim(0, None)
+        if number == 0:
+            at.set_title("last 100 training episodes; mean over seeds, 95 % interval")
+    _legend(drawn, axes[0, 0])
+    return drawn
+
+
+def _gid(cell: Cell, what: str, axes: Axes) -> str:
+    """An SVG id that is unique in its figure; the page puts the figure's name before it."""
+    return f"c{cell.number}-{what}-{list(axes.figure.axes).index(axes)}"
+
+
+@rc_context(STYLE)
+def return_against_bytes(cells: Sequence[Cell]) -> Figure | None:
+    """Final return over peak bytes with the Pareto frontier; None without two points."""
+    points = [
+        (cell, cell.mean("memory_bytes_peak") / MIB, cell.return_mean)
+        for cell in cells
+        if cell.return_mean and np.isfinite(cell.mean("memory_bytes_peak"))
+    ]
+    if not points:
+        return None
+    drawn, axes = figure(8, 4.8)
+    at = axes[0, 0]
+    cost = np.array([size for _, size, _ in points])
+    gain = np.array([estimate.value for _, _, estimate in points])
+    best = pareto_frontier(cost, gain)
+    edge = [*cost[best], cost.max()], [*gain[best], gain[best][-1]]
+    at.step(*edge, where="post", color="0.6", linewidth=1, zorder=0)
+    for k, (cell, size, estimate) in enumerate(points):
+        at.errorbar(
+            size,
+            estimate.value,
+            _errors(estimate),
+            marker="o" if k in best else ".",
+            color=cell.colour,
+            capsize=2,
+            gid=_gid(cell, "point", at),
+            label=cell.label,
+        )
+    if cost.min() > 0 and cost.max() / cost.min() > 8:
+        at.set_xscale("log")
+    at.xaxis.set_major_formatter("{x:g}")
+    at.set(xlabel="memory held at most [MiB]", ylabel=_return_name(cells))
+    at.margins(x=0.08)
+    _legend(drawn, at)
+    at.set_title("grey: frontier (no other point has more return with fewer bytes)")
+    return drawn
+
+
+def _return_name(cells: Sequence[Cell]) -> str:
+    trained = any(cell.metric == "train_return_mean" for cell in cells if len(cell.returns))
+    return "return, last 100 training episodes" if trained else "return of the final evaluation"
+
+
+def _errors(estimate: Estimate) -> list[list[float]] | None:
+    if estimate.low is None or estimate.high is None:
+        return None
+    return [[max(0.0, estimate.value - estimate.low)], [max(0.0, estimate.high - estimate.value)]]
+
+
+@rc_context(STYLE)
+def heatmaps(cells: Sequence[Cell]) -> Figure | None:
+    """Return, bytes, entries and seconds over both thresholds; None unless both vary."""
+    keys = "threshold.activation", "threshold.habituation"
+    grid = [cell for cell in cells if all(key in cell.setting for key in keys)]
+    rows, columns = (sorted({cell.setting[key] for cell in grid}) for key in keys)
+    if len(rows) < 2 or len(columns) < 2:
+        return None
+    drawn, axes = figure(2.2 + 1.9 * len(columns), 1.8 + 1.1 * len(rows), 2, 2)
+    panels = [
+        ("return", lambda c: c.return_mean.value if c.return_mean else np.nan, "{:.4g}"),
+        ("memory [MiB]", lambda c: c.mean("memory_bytes_peak") / MIB, "{:.3g}"),
+        ("entries", lambda c: c.mean("memory_entries"), "{:,.0f}"),
+        ("wall time [s]", lambda c: c.mean("wall_seconds"), "{:,.0f}"),
+    ]
+    for at, (title, value, form) in zip(axes.flat, panels, strict=True):
+        sums, counts = np.zeros((len(rows), len(columns))), np.zeros((len(rows), len(columns)))
+        for cell in grid:
+            place = tuple(
+                values.index(cell.setting[key])
+                for key, values in zip(keys, (rows, columns), strict=True)
+            )
+            if np.isfinite(value(cell)):
+                sums[place] += value(cell)
+                counts[place] += 1
+        table = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+        at.grid(False)
+        at.imshow(table, cmap="viridis", aspect="auto", origin="lower")
+        at.set_xticks(range(len(columns)), [f"{v:g}" for v in columns])
+        at.set_yticks(range(len(rows)), [f"{v:g}" for v in rows])
+        at.set(xlabel="habituation threshold", ylabel="activation threshold", title=title)
+        middle = np.nanmean([np.nanmin(table), np.nanmax(table)]) if counts.any() else 0
+        for (i, j), number in np.ndenumerate(table):
+            known = np.isfinite(number)
+            text = form.format(number) if known else "missing"
+            ink = "0.5" if not known else "w" if number < middle else "k"
+            at.text(j, i, text, ha="center", va="center", size=8, color=ink)
+    return drawn
+
+
+@rc_context(STYLE)
+def improvement(by_method: dict[str, dict[str, Cell]]) -> Figure | None:
+    """Probability that the row's memory scores above the column's, over their common tasks."""
+    names = list(by_method)
+    if not 2 <= len(names) <= 16:
+        return None
+    table = np.full((len(names), len(names)), np.nan)
+    texts = [["" for _ in names] for _ in names]
+    for i, one in enumerate(names):
+        for j, other in enumerate(names):
+            tasks = [t for t in by_method[one] if t in by_method[other]]
+            pairs = [(by_method[one][t].returns, by_method[other][t].returns) for t in tasks]
+            pairs = [(a, b) for a, b in pairs if len(a) and len(b)]
+            if i == j or not pairs:
+                continue
+            p = probability_of_improvement([a for a, _ in pairs], [b for _, b in pairs])
+            table[i, j] = p.value
+            texts[i][j] = f"{p.value:.2f}"
+            if p.low is not None and p.high is not None:
+                texts[i][j] += f"\n{p.low:.2f} to {p.high:.2f}"
+    if not np.isfinite(table).any():
+        return None
+    drawn, axes = figure(2.8 + 0.95 * len(names), 1.6 + 0.55 * len(names))
+    at = axes[0, 0]
+    at.grid(False)
+    at.imshow(table, cmap="RdBu", vmin=0, vmax=1, aspect="auto")
+    at.set_xticks(range(len(names)), names, rotation=35, ha="right")
+    at.set_yticks(range(len(names)), names)
+    for (i, j), _ in np.ndenumerate(table):
+        at.text(j, i, texts[i][j], ha="center", va="center", size=7)
+    at.set_title("probability that the row's return is above the column's (95 % interval)")
+    return drawn
+
+
+@rc_context(STYLE)
+def profiles(scores: dict[str, list[np.ndarray]]) -> Figure | None:
+    """Share of runs above a human-normalised score, for methods with at least two games.
+
+    Args:
+        scores: method -> for each game the scores of its runs.
+    """
+    shown = {name: tasks for name, tasks in scores.items() if len(tasks) >= 2}
+    if not shown:
+        return None
+    highest = max(float(task.max()) for tasks in shown.values() for task in tasks)
+    taus = np.linspace(0, max(highest, 0.01) * 1.05, 101)
+    drawn, axes = figure(7.2, 4)
+    at = axes[0, 0]
+    for number, (name, tasks) in enumerate(shown.items()):
+        share, low, high = performance_profile(tasks, taus)
+        at.plot(taus, share, label=f"{name} ({len(tasks)} games)", color=f"C{number}")
+        at.fill_between(taus, low, high, color=f"C{number}", alpha=0.18, linewidth=0)
+    at.set(xlabel="human-normalised score", ylabel="share of runs above it", ylim=(0, 1.02))
+    at.legend()
+    return drawn
+
+
+@rc_context(STYLE)
+def times(cells: Sequence[Cell]) -> Figure | None:
+    """Microseconds of the memory: to insert an env step, to draw a minibatch."""
+    columns = ("insert_us", "insert, us an env step"), ("sample_us", "sample, us a minibatch")
+    values = {name: [cell.last(name) for cell in cells] for name, _ in columns}
+    rows = [k for k in range(len(cells)) if any(np.isfinite(v[k]) for v in values.values())][:40]
+    if not rows:
+        return None
+    drawn, axes = figure(9, 1.2 + 0.28 * len(rows), 1, 2)
+    for at, (name, title) in zip(axes[0], columns, strict=True):
+        for place, k in enumerate(rows):
+            if np.isfinite(value := values[name][k]):
+                bar = at.barh(place, value, color=cells[k].colour)
+                bar.patches[0].set_gid(_gid(cells[k], "bar", at))
+                at.text(value, place, f" {value:,.0f}", va="center", size=7)
+        first = at is axes[0, 0]
+        at.set_yticks(range(len(rows)), [cells[k].label for k in rows] if first else [])
+        at.invert_yaxis()
+        at.set_title(title)
+        at.margins(x=0.15)
+    return drawn

@@ -1,0 +1,245 @@
+"""The page of a report: one HTML file that needs nothing else."""
+
+import re
+import shlex
+from collections.abc import Sequence
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rlmem.analysis.cells import Cell
+from rlmem.analysis.statistics import Estimate
+from rlmem.units import readable_bytes
+
+if TYPE_CHECKING:
+    from rlmem.analysis.report import Report
+
+TITLES = {
+    "bytes": "Return against bytes",
+    "curves": "Learning curves and bytes held",
+    "thresholds": "The two thresholds",
+    "times": "Time of the memory",
+    "improvement": "Probability of improvement, over all environments that two settings share",
+    "profiles": "Performance profiles",
+}
+MOST_LISTED = 200  # of what was left out
+
+
+def number(value: float, form: str = "{:,.4g}") -> str:
+    """A number for people, a dash for NaN."""
+    return form.format(value) if np.isfinite(value) else "-"
+
+
+def readable_seconds(seconds: float) -> str:
+    """`1 h 02 min`, `3 min 20 s`, `12.5 s`; a dash for NaN."""
+    if not np.isfinite(seconds):
+        return "-"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return (
+        f"{minutes} min {rest:02d} s"
+        if minutes < 60
+        else f"{minutes // 60} h {minutes % 60:02d} min"
+    )
+
+
+def write_page(report: "Report", path: Path) -> None:
+    """Write index.html."""
+    ours = files("rlmem.analysis")
+    cells, runs = report.cells, report.collection.runs
+    environments = list(dict.fromkeys(cell.env_id for cell in cells))
+    finished = sum(len(cell.finished) for cell in cells)
+    title = (
+        f"{finished} runs of {len(cells)} settings on {_several(len(environments), 'environment')}"
+    )
+    unfinished = len(runs) - finished
+    if unfinished:
+        title += f" ({unfinished} not finished)"
+    body = [
+        f"<h1>{title}</h1>",
+        f"<p class=from>{escape(', '.join(report.sources))}</p>",
+        _remarks(report),
+        _table(cells, environments),
+        *(_environment(report, env_id) for env_id in environments),
+        _across(report),
+        "<h2>Settings</h2>",
+        *(_details(cell) for cell in cells),
+    ]
+    page = (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f'<title>rlmem: {title}</title>\n<link rel="icon" href="data:,">\n'
+        f"<style>\n{(ours / 'page.css').read_text()}</style>\n</head>\n<body>\n<main>\n"
+        + "\n".join(body)
+        + f"\n</main>\n<script>\n{(ours / 'page.js').read_text()}</script>\n</body>\n</html>\n"
+    )
+    path.write_text(page, encoding="utf-8")
+
+
+def _several(count: int, noun: str) -> str:
+    return f"{count} {noun}" + ("" if count == 1 else "s")
+
+
+def _remarks(report: "Report") -> str:
+    """What the reader should know before the figures."""
+    parts = [f"<li>{escape(note)}</li>" for note in report.collection.notes]
+    seeds = sorted({len(cell.returns) for cell in report.cells if len(cell.returns)})
+    if seeds and seeds[0] < 5:
+        fewest = _several(seeds[0], "seed")
+        more = "no interval is drawn there" if seeds[0] == 1 else "read the intervals with care"
+        parts.append(f"<li>some settings have {fewest} only: {more}</li>")
+    left = report.collection.left_out
+    if left:
+        rows = "".join(
+            f"<li><code>{escape(path)}</code>: {escape(reason)}</li>"
+            for path, reason in left[:MOST_LISTED]
+        )
+        more = f"<li>and {len(left) - MOST_LISTED} more</li>" if len(left) > MOST_LISTED else ""
+        parts.append(
+            f"<li><details><summary>{_several(len(left), 'run')} left out of the means"
+            f"</summary><ul>{rows}{more}</ul></details></li>"
+        )
+    return f"<ul class=remarks>{''.join(parts)}</ul>" if parts else ""
+
+
+def _table(cells: Sequence[Cell], environments: Sequence[str]) -> str:
+    options = "".join(f"<option>{escape(name)}</option>" for name in environments)
+    choose = f"<select id=environment><option value=''>all environments</option>{options}</select>"
+    heads = [
+        ("environment", "text"), ("setting", "text"), ("seeds", ""), ("return, mean [95 %]", ""),
+        ("IQM [95 %]", ""), ("bytes, peak", ""), ("entries", ""), ("bytes / transition", ""),
+        ("insert, us", ""), ("sample, us", ""), ("steps / s", ""), ("wall time", ""),
+    ]  # fmt: skip
+    head = "".join(
+        f'<th class="{kind}"><button type=button>{escape(name)}</button></th>'
+        for name, kind in heads
+    )
+    return (
+        "<h2>All settings</h2>\n<div class=controls><input id=filter type=search "
+        f'placeholder="filter, such as gwr 0.9" aria-label="filter settings"> {choose} '
+        "<output id=count></output></div>\n<div class=wide><table id=cells>"
+        f"<thead><tr>{head}</tr></thead>\n<tbody>{''.join(map(_row, cells))}</tbody></table></div>"
+    )
+
+
+def _row(cell: Cell) -> str:
+    total, done = len(cell.runs), len(cell.finished)
+    size, sizes = cell.mean("memory_bytes_peak"), cell.values("memory_bytes_peak")
+    columns: list[tuple[Any, str]] = [
+        (done, str(done) if done == total else f"{done} of {total}"),
+        _estimate(cell.return_mean),
+        _estimate(cell.return_iqm),
+        (size, readable_bytes(size) if len(sizes) else "-"),
+        *_numbers(cell.mean("memory_entries"), "{:,.0f}"),
+        *_numbers(cell.mean("bytes_per_transition"), "{:,.0f}"),
+        *_numbers(cell.last("insert_us"), "{:,.1f}"),
+        *_numbers(cell.last("sample_us"), "{:,.0f}"),
+        *_numbers(cell.mean("env_steps_per_second"), "{:,.0f}"),
+        (cell.mean("wall_seconds"), readable_seconds(cell.mean("wall_seconds"))),
+    ]
+    cells = "".join(
+        f'<td data-value="{value if np.isfinite(value) else ""}">{text}</td>'
+        for value, text in columns
+    )
+    link = (
+        f"<i style='background:{cell.colour}'></i> "
+        f"<a href='#cell-{cell.number}'>{escape(cell.label)}</a>"
+    )
+    return (
+        f'<tr data-cell="{cell.number}" data-env="{escape(cell.env_id)}">'
+        f"<td>{escape(cell.env_id)}</td><td>{link}</td>{cells}</tr>\n"
+    )
+
+
+def _numbers(value: float, form: str) -> list[tuple[float, str]]:
+    return [(value, number(value, form))]
+
+
+def _estimate(estimate: Estimate | None) -> tuple[float, str]:
+    if estimate is None:
+        return float("nan"), "missing"
+    if estimate.low is None or estimate.high is None:
+        return estimate.value, number(estimate.value)
+    bounds = f"[{number(estimate.low)}, {number(estimate.high)}]"
+    return estimate.value, f"{number(estimate.value)} <small>{bounds}</small>"
+
+
+def _environment(report: "Report", env_id: str) -> str:
+    shown = [_figure(name, svg) for env, name, svg in report.figures if env == env_id]
+    return (
+        f'<section data-env="{escape(env_id)}"><h2>{escape(env_id)}</h2>{"".join(shown)}</section>'
+    )
+
+
+def _across(report: "Report") -> str:
+    shown = [_figure(name, svg) for env, name, svg in report.figures if not env]
+    return f"<section><h2>Over all environments</h2>{''.join(shown)}</section>" if shown else ""
+
+
+def _figure(name: str, svg: str) -> str:
+    kind = name.split("-")[0]
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
+    # Ids of several drawings in one page: each gets its figure's name.
+    svg = re.sub(r'\bid="(?:c(\d+)-)?', lambda m: _identity(name, m[1]), svg)
+    svg = re.sub(r'(url\(#|href="#)', rf"\1{name}-", svg)
+    return (
+        f'<figure id="{name}"><figcaption>{TITLES[kind]} '
+        f'<a href="figures/{name}.png">PNG</a> <a href="figures/{name}.svg">SVG</a></figcaption>'
+        f"{svg}</figure>"
+    )
+
+
+def _identity(name: str, cell: str | None) -> str:
+    return f'id="{name}-' if cell is None else f'data-cell="{cell}" id="{name}-c{cell}-'
+
+
+def command(cell: Cell) -> str:
+    """The command that makes the cell's runs."""
+    seeds = ",".join(str(run.seed) for run in cell.runs)
+    overrides = [
+        override
+        for override in cell.runs[0].overrides
+        if not override.startswith(("seed=", "hydra", "paths.", "resume="))
+    ]
+    sweep = ["-m"] if len(cell.runs) > 1 else []
+    return shlex.join(["python", "train.py", *sweep, *overrides, f"seed={seeds}"])
+
+
+def _details(cell: Cell) -> str:
+    lines = []
+    if cell.runs[0].outsider is None:
+        lines.append(f"<pre>{escape(command(cell))}</pre>")
+    if cell.setting:
+        rows = "".join(
+            f"<tr><td><code>{escape(key)}</code></td><td>{escape(str(value))}</td></tr>"
+            for key, value in cell.setting.items()
+        )
+        lines.append(f"<table>{rows}</table>")
+    versions = sorted({_versions(run.summary) for run in cell.runs if run.summary} - {""})
+    lines += [f"<p>{escape(text)}</p>" for text in versions]
+    runs = "".join(
+        f"<li>seed {run.seed}: {escape(run.status)}, {number(run.number(cell.metric))} "
+        f"<code>{escape(str(run.folder))}</code></li>"
+        for run in cell.runs
+    )
+    return (
+        f'<details id="cell-{cell.number}" data-cell="{cell.number}" '
+        f'data-env="{escape(cell.env_id)}"><summary>{escape(cell.env_id)}: '
+        f"{escape(cell.label)}</summary>{''.join(lines)}<ul>{runs}</ul></details>"
+    )
+
+
+def _versions(summary: dict[str, Any]) -> str:
+    versions = summary.get("versions")
+    if not isinstance(versions, dict):
+        return ""
+    commit = str(summary.get("git_commit") or "")
+    named = ", ".join(f"{name} {version}" for name, version in versions.items())
+    return named + (
+        f", commit {commit[:9]}{'-dirty' if 'dirty' in commit else ''}" if commit else ""
+    )

@@ -1,0 +1,265 @@
+"""Reading what runs left: configuration, summary, curves. Nothing here fails on a broken file."""
+
+import contextlib
+import csv
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+# What is read of metrics.csv.
+CURVES = ("frames", "seconds", "train_return_mean", "memory_bytes", "insert_us", "sample_us")
+NOT_RUNS = {"checkpoints", ".hydra", "wandb", "videos", "report", ".git", ".venv"}
+OUTSIDER_COLUMNS = ("env_steps", "return", "bytes", "seed", "label")
+
+
+@dataclass
+class RunData:
+    """One run as it lies on disk.
+
+    Attributes:
+        config: nested configuration, resolved.
+        summary: content of summary.json, {} if the run has not ended.
+        curves: column of metrics.csv -> float64 [rows], NaN where a cell is empty; always with
+            `env_steps`.
+        evaluations: env steps and mean return of each evaluation, float64 [2, n].
+        outsider: label of a curve that comes from a CSV file of somebody else.
+    """
+
+    folder: Path
+    config: dict[str, Any]
+    summary: dict[str, Any]
+    curves: dict[str, np.ndarray]
+    evaluations: np.ndarray
+    overrides: list[str] = field(default_factory=list)
+    outsider: str | None = None
+
+    @property
+    def status(self) -> str:
+        """finished, failed, interrupted, or `no summary` (running, or killed)."""
+        return str(self.summary.get("status", "no summary"))
+
+    @property
+    def env_id(self) -> str:
+        if "env_id" in self.summary:
+            return str(self.summary["env_id"])
+        env = self.config.get("env") or {}
+        return str(env.get("id") or env.get("name"))
+
+    @property
+    def seed(self) -> int:
+        return int(self.config.get("seed", 0))
+
+    @property
+    def memory(self) -> str:
+        """Name of its memory."""
+        return str((self.config.get("memory") or {}).get("name"))
+
+    def number(self, name: str) -> float:
+        """A number of the summary, NaN if there is none."""
+        value = self.summary.get(name)
+        return float(value) if isinstance(value, int | float) else float("nan")
+
+
+@dataclass
+class Collection:
+    """Runs, and what was found beside them.
+
+    Attributes:
+        left_out: (path, reason) of what could not be used at all.
+        notes: what the reader of a comparison should know.
+    """
+
+    runs: list[RunData] = field(default_factory=list)
+    left_out: list[tuple[str, str]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def find_runs(folder: Path) -> Iterator[Path]:
+    """Run directories (they hold a config.yaml) below a folder, or the folder itself; sorted."""
+    for path, folders, files in os.walk(folder):
+        if "config.yaml" in files:
+            folders.clear()
+            yield Path(path)
+        folders[:] = sorted(name for name in folders if name not in NOT_RUNS)
+
+
+def read_run(folder: Path) -> RunData:
+    """Read one run directory.
+
+    Raises:
+        ValueError: the configuration or the summary cannot be read; says which and why.
+    """
+    config = _mapping(folder / "config.yaml", yaml.safe_load)
+    summary = {}
+    if (folder / "summary.json").exists():
+        summary = _mapping(folder / "summary.json", json.loads)
+    overrides: Any = []
+    with contextlib.suppress(OSError, yaml.YAMLError):  # absent if no command line started it
+        overrides = yaml.safe_load((folder / "overrides.yaml").read_text())
+    return RunData(
+        folder,
+        config,
+        summary,
+        read_columns(folder / "metrics.csv", ("env_steps", *CURVES)),
+        evaluation_means(folder / "evaluations.csv"),
+        [str(o) for o in overrides] if isinstance(overrides, list) else [],
+    )
+
+
+def _mapping(path: Path, parse: Any) -> dict[str, Any]:
+    try:
+        content = parse(path.read_text())
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, ValueError) as error:
+        reason = " ".join(str(error).split())[:120]
+        raise ValueError(f"{path.name} cannot be read ({reason})") from None
+    if not isinstance(content, dict):
+        raise ValueError(f"{path.name} holds no mapping")
+    return content
+
+
+def read_columns(path: Path, names: Sequence[str]) -> dict[str, np.ndarray]:
+    """Columns of a CSV file as float64 [rows], NaN for empty or broken cells; absent ones are NaN.
+
+    Rows without a number in the first of the names are dropped, so half a last line is no harm.
+    """
+    rows: list[list[float]] = []
+    try:
+        with path.open(newline="", errors="replace") as file:
+            lines = csv.reader(line.replace("\0", "") for line in file)
+            header = next(lines, [])
+            places = [header.index(name) if name in header else -1 for name in names]
+            for line in lines:
+                row = [_number(line, place) for place in places]
+                if len(line) == len(header) and row[0] == row[0]:
+                    rows.append(row)
+    except (OSError, csv.Error):
+        rows = rows or []
+    table = np.array(rows, np.float64).reshape(-1, len(names))
+    return {name: table[:, k] for k, name in enumerate(names)}
+
+
+def _number(line: list[str], place: int) -> float:
+    if not 0 <= place < len(line):
+        return float("nan")
+    try:
+        return float(line[place])
+    except ValueError:
+        return float("nan")
+
+
+def evaluation_means(path: Path) -> np.ndarray:
+    """Env steps and mean return of each evaluation in a file, float64 [2, n]."""
+    columns = read_columns(path, ("env_steps", "return"))
+    steps, which = np.unique(columns["env_steps"], return_inverse=True)
+    count = np.bincount(which, minlength=len(steps))
+    total = np.bincount(which, columns["return"], minlength=len(steps))
+    return np.stack([steps, total / np.maximum(count, 1)])
+
+
+def read_outsiders(path: Path, default_env: str | None) -> list[RunData]:
+    """Curves of other programs: a CSV file with env_steps, return, bytes, seed, label[, env_id].
+
+    Args:
+        default_env: environment of rows without `env_id`.
+
+    Raises:
+        ValueError: what the file lacks.
+    """
+    try:
+        with path.open(newline="", errors="replace") as file:
+            reader = csv.DictReader(file)
+            header, rows = list(reader.fieldnames or []), list(reader)
+    except (OSError, csv.Error) as error:
+        raise ValueError(f"cannot be read ({error})") from None
+    missing = [name for name in OUTSIDER_COLUMNS if name not in header]
+    if missing:
+        raise ValueError(
+            f"has no column {', '.join(missing)}; it needs {', '.join(OUTSIDER_COLUMNS)}"
+        )
+    if "env_id" not in header and default_env is None:
+        raise ValueError("has no column env_id, and the runs are of several environments")
+    curves: dict[tuple[str, str, str], list[tuple[float, float, float]]] = {}
+    for line, row in enumerate(rows, start=2):
+        try:
+            point = float(row["env_steps"]), float(row["return"]), float(row["bytes"] or "nan")
+        except (TypeError, ValueError):
+            raise ValueError(f"line {line} holds something that is no number") from None
+        key = (row.get("env_id") or default_env or "", row["label"], row["seed"])
+        curves.setdefault(key, []).append(point)
+    return [_outsider(path, *key, np.array(sorted(points))) for key, points in curves.items()]
+
+
+def _outsider(path: Path, env_id: str, label: str, seed: str, points: np.ndarray) -> RunData:
+    steps, returns, size = points.T
+    nothing = np.full(len(steps), np.nan)
+    curves = {"env_steps": steps, **dict.fromkeys(CURVES, nothing)}
+    curves |= {"train_return_mean": returns, "memory_bytes": size}
+    summary = {
+        "status": "finished",
+        "env_id": env_id,
+        "env_steps": int(steps[-1]),
+        "train_return_mean": float(returns[-1]),
+        "eval_return_mean": float(returns[-1]),
+    }
+    if not np.isnan(size).all():
+        summary["memory_bytes_peak"] = float(np.nanmax(size))
+    number = int(seed) if seed.strip().isdigit() else 0
+    config = {"seed": number, "env": {"name": env_id}, "memory": {"name": label}}
+    return RunData(path, config, summary, curves, np.empty((2, 0)), outsider=label)
+
+
+def collect(folders: Sequence[Path], outsiders: Sequence[Path] = ()) -> Collection:
+    """Everything that can be read below the folders, each run once."""
+    found = Collection()
+    seen: set[Path] = set()
+    for folder in folders:
+        for run_dir in find_runs(folder):
+            if (resolved := run_dir.resolve()) in seen:
+                continue
+            seen.add(resolved)
+            try:
+                found.runs.append(read_run(run_dir))
+            except ValueError as error:
+                found.left_out.append((str(run_dir), str(error)))
+    environments = {run.env_id for run in found.runs}
+    default = environments.pop() if len(environments) == 1 else None
+    for path in outsiders:
+        try:
+            found.runs += read_outsiders(path, default)
+        except ValueError as error:
+            found.left_out.append((str(path), str(error)))
+    _note(found)
+    return found
+
+
+def _note(found: Collection) -> None:
+    """What makes a comparison less than clean."""
+    ours = [run for run in found.runs if run.outsider is None]
+    for status in ("failed", "interrupted", "no summary"):
+        runs = [run for run in ours if run.status == status]
+        for run in runs:
+            reason = {"no summary": "has not ended: no summary.json"}.get(status, status)
+            error = run.summary.get("error")
+            found.left_out.append((str(run.folder), f"{reason}: {error}" if error else reason))
+    for name in ("rlmem", "torch", "gymnasium", "ale_py"):
+        versions = {str((r.summary.get("versions") or {}).get(name)) for r in ours if r.summary}
+        if len(versions) > 1:
+            found.notes.append(f"runs of several versions of {name}: {', '.join(sorted(versions))}")
+    commits = {str(run.summary.get("git_commit"))[:9] for run in ours if run.summary}
+    if len(commits) > 1:
+        found.notes.append(f"runs of {len(commits)} commits of rlmem")
+    for env_id in sorted({run.env_id for run in found.runs}):
+        steps = {int(r.number("env_steps")) for r in found.runs if _ended(r) and r.env_id == env_id}
+        if len(steps) > 1:
+            shown = ", ".join(f"{s:,}" for s in sorted(steps))
+            found.notes.append(f"{env_id}: runs of different lengths ({shown} env steps)")
+
+
+def _ended(run: RunData) -> bool:
+    return run.status == "finished" and run.number("env_steps") == run.number("env_steps")

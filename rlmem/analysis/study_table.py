@@ -1,0 +1,63 @@
+"""The table of a study in Markdown: a section an environment, a line a setting."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from rlmem.analysis.cells import Cell
+from rlmem.analysis.page import number, readable_seconds
+from rlmem.analysis.statistics import Estimate
+from rlmem.units import readable_bytes
+
+HEADER = (
+    "| setting | seeds | return, mean [95 %] | bytes, peak | insert, us | sample, us | wall time |"
+)
+
+
+def write_table(
+    cells: Sequence[Cell], columns: Mapping[str, str], labels: Sequence[str], path: Path
+) -> None:
+    """Write a study's table; what was not run is `missing`.
+
+    Args:
+        columns: folder below runs/ -> title of each environment.
+        labels: the settings, in the order of the lines.
+    """
+    by_place = {(column_of(cell), cell.label): cell for cell in cells}
+    lines = []
+    for folder, title in columns.items():
+        lines += [f"### {title}", "", HEADER, "|---|" + "---:|" * 6]
+        lines += [_line(label, by_place.get((folder, label))) for label in labels]
+        lines.append("")
+    path.write_text("\n".join(lines))
+
+
+def column_of(cell: Cell) -> str:
+    """Folder of a cell's environment: its runs lie in <column>/<row>/seed<n>."""
+    return cell.runs[0].folder.parents[1].name
+
+
+def _line(label: str, cell: Cell | None) -> str:
+    if cell is None or not cell.finished:
+        return f"| {label} | 0 | missing |  |  |  |  |"
+    size = cell.mean("memory_bytes_peak")
+    parts = [
+        label,
+        str(len(cell.finished)),
+        readable(cell.return_mean),
+        readable_bytes(size) if np.isfinite(size) else "-",
+        number(cell.last("insert_us"), "{:,.1f}"),
+        number(cell.last("sample_us"), "{:,.0f}"),
+        readable_seconds(cell.mean("wall_seconds")),
+    ]
+    return f"| {' | '.join(parts)} |"
+
+
+def readable(estimate: Estimate | None) -> str:
+    """`480 [455, 500]`; without bounds where there are none."""
+    if estimate is None:
+        return "missing"
+    if estimate.low is None or estimate.high is None:
+        return number(estimate.value)
+    return f"{number(estimate.value)} [{number(estimate.low)}, {number(estimate.high)}]"

@@ -1,0 +1,235 @@
+"""A study: a table of settings by environments, run as resumable jobs, reported as one page.
+
+`studies/<name>/study.yaml` names the rows (settings), the columns (environments), and the seeds.
+Each job is one run of its own in `runs/<column>/<row>/seed<n>/`; a finished one is skipped, one
+that was cut off goes on from its checkpoint. The report is made of what is there.
+"""
+
+import contextlib
+import multiprocessing
+import os
+import re
+import shlex
+import signal
+import time
+import traceback
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from rlmem.analysis.page import readable_seconds
+from rlmem.analysis.report import Report, write_report
+from rlmem.analysis.study_table import write_table
+from rlmem.callbacks.checkpoint import find_checkpoint
+from rlmem.errors import UserError
+from rlmem.jobs.summary import read_summary
+
+FIFO = "FIFO of the bytes of "
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run of a study."""
+
+    column: str
+    row: str
+    seed: int
+    overrides: tuple[str, ...]
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        return f"{self.column}: {self.row}, seed {self.seed}"
+
+    @property
+    def done(self) -> bool:
+        return (read_summary(self.folder) or {}).get("status") == "finished"
+
+
+class Study:
+    """The definition of a study and its jobs.
+
+    Args:
+        folder: with the study.yaml.
+
+    Raises:
+        UserError: there is no such study, or its definition is not understood.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        try:
+            content = yaml.safe_load((folder / "study.yaml").read_text())
+        except FileNotFoundError:
+            found = sorted(p.parent.name for p in folder.parent.glob("*/study.yaml"))
+            raise UserError(
+                f"NAME={folder.name}: no such study; there are {', '.join(found) or 'none'}"
+            ) from None
+        except (OSError, yaml.YAMLError) as error:
+            raise UserError(f"{folder}/study.yaml cannot be read ({error})") from None
+        if not isinstance(content, dict) or not {"rows", "columns"} <= content.keys():
+            raise UserError(f"{folder}/study.yaml: needs rows and columns")
+        if unknown := content.keys() - {"title", "common", "rows", "columns", "fifo"}:
+            raise UserError(f"{folder}/study.yaml: unknown key {min(unknown)}")
+        self.title = str(content.get("title", folder.name))
+        self.common = shlex.split(str(content.get("common") or ""))
+        self.fifo = shlex.split(str(content.get("fifo") or ""))
+        self.rows = {str(name): self._part(name, value) for name, value in content["rows"].items()}
+        self.columns = {
+            str(name): self._part(name, value) for name, value in content["columns"].items()
+        }
+
+    def _part(self, name: Any, value: Any) -> dict[str, Any]:
+        """A row or a column: its overrides, alone or in a mapping with more."""
+        part = value if isinstance(value, dict) else {"overrides": value}
+        if unknown := part.keys() - {"overrides", "fifo", "seeds"}:
+            raise UserError(f"{self.folder}/study.yaml: {name} has an unknown key {min(unknown)}")
+        return {**part, "overrides": shlex.split(str(part.get("overrides") or ""))}
+
+    def seeds(self, column: str) -> range:
+        return range(int(self.columns[column].get("seeds", 1)))
+
+    def jobs(self, column: str) -> list[Job]:
+        """Those of a column that need no other job's result, seed by seed."""
+        return [
+            self._job(column, row, seed, part["overrides"])
+            for seed in self.seeds(column)
+            for row, part in self.rows.items()
+        ]
+
+    def fifo_jobs(self, column: str) -> Iterator[Job]:
+        """A FIFO of the same bytes beside each finished run of the rows that ask for it."""
+        for seed in self.seeds(column):
+            for row, part in self.rows.items():
+                if not part.get("fifo"):
+                    continue
+                beside = read_summary(self._job(column, row, seed, ()).folder) or {}
+                if beside.get("status") != "finished":
+                    continue
+                budget = f"memory.budget={beside['memory_bytes_peak']}"
+                yield self._job(column, FIFO + row, seed, (*self.fifo, budget))
+
+    def finished(self, column: str, row: str) -> int:
+        """How many runs of a row are done."""
+        return sum(self._job(column, row, seed, ()).done for seed in self.seeds(column))
+
+    def labels(self) -> list[str]:
+        """Rows of the table, each FIFO below its row."""
+        return [
+            label
+            for row, part in self.rows.items()
+            for label in ([row, FIFO + row] if part.get("fifo") else [row])
+        ]
+
+    def _job(self, column: str, row: str, seed: int, overrides: Sequence[str]) -> Job:
+        folder = self.folder / "runs" / slug(column) / slug(row) / f"seed{seed}"
+        label = "label='" + row.replace("'", "") + "'"
+        own = (*overrides, *self.columns[column]["overrides"], *self.common)
+        return Job(column, row, seed, (*own, label, f"seed={seed}"), folder)
+
+
+def slug(name: str) -> str:
+    """A folder's name."""
+    return re.sub(r"[^\w.=-]+", "-", name).strip("-").lower()
+
+
+def run_job(job: Job) -> str | None:
+    """Train one job to its end in this process; the error's line if it failed.
+
+    What it prints goes to log.txt in its folder. A run that was cut off goes on.
+    """
+    from rlmem.config import check, compose
+    from rlmem.jobs.train import train
+
+    job.folder.mkdir(parents=True, exist_ok=True)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    error = job.folder / "error.txt"
+    error.unlink(missing_ok=True)
+    (job.folder / "overrides.yaml").write_text(yaml.safe_dump(list(job.overrides)))
+    given = [*job.overrides, f"paths.output_dir={job.folder}", "log.progress=false"]
+    if find_checkpoint(job.folder):
+        given.append(f"resume={job.folder}")
+    with (
+        (job.folder / "log.txt").open("a") as log,
+        contextlib.redirect_stdout(log),
+        contextlib.redirect_stderr(log),
+    ):
+        try:
+            cfg = compose("train", given)
+            check(cfg)
+            train(cfg)
+        except Exception as exc:
+            line = " ".join(f"{type(exc).__name__}: {exc}".split())
+            traceback.print_exc()
+            error.write_text(line + "\n")
+            return line
+    return None
+
+
+def run_study(study: Study, columns: Sequence[str], workers: int) -> list[tuple[Job, str]]:
+    """Run what is missing of some columns, `workers` jobs at once; the failed ones."""
+    failed: list[tuple[Job, str]] = []
+    # Fresh processes: a fork of one that has used torch's threads can hang.
+    context = multiprocessing.get_context("spawn")
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    with ProcessPoolExecutor(workers, mp_context=context) as pool:
+        for column in columns:
+            for kind in (study.jobs, study.fifo_jobs):
+                jobs = [job for job in kind(column) if not job.done]
+                try:
+                    failed += _run_all(pool, jobs, column)
+                except KeyboardInterrupt:
+                    pool.shutdown(cancel_futures=True)
+                    raise
+                except BrokenProcessPool:
+                    raise UserError(
+                        "a job's process was killed, probably for want of memory; the same "
+                        "command goes on, with fewer at once: --jobs 1"
+                    ) from None
+    return failed
+
+
+def _run_all(pool: ProcessPoolExecutor, jobs: list[Job], column: str) -> list[tuple[Job, str]]:
+    started, failed = time.perf_counter(), []
+    futures: dict[Future, Job] = {pool.submit(run_job, job): job for job in jobs}
+    for count, future in enumerate(as_completed(futures), start=1):
+        job, error = futures[future], future.result()
+        if error:
+            failed.append((job, error))
+        elapsed = time.perf_counter() - started
+        left = readable_seconds(elapsed / count * (len(jobs) - count))
+        result = f"failed: {error}" if error else _result(job)
+        print(f"{column} {count}/{len(jobs)}, {left} left: {job.row}, seed {job.seed}: {result}",
+              flush=True)  # fmt: skip
+    return failed
+
+
+def _result(job: Job) -> str:
+    summary = read_summary(job.folder) or {}
+    score = summary.get("eval_return_mean")
+    seconds = readable_seconds(float(summary.get("wall_seconds") or float("nan")))
+    return (
+        f"{summary.get('status')}, return {score if score is None else f'{score:.4g}'}, {seconds}"
+    )
+
+
+def report_study(study: Study) -> Report | None:
+    """Write results.csv, summary.csv, figures, index.html and table.md; None if nothing ran."""
+    runs = study.folder / "runs"
+    if not runs.is_dir():
+        return None
+    missing = [
+        f"not run: {column}, {row} ({found} of {len(study.seeds(column))} seeds)"
+        for column in study.columns
+        for row in study.labels()
+        if (found := study.finished(column, row)) < len(study.seeds(column))
+    ]
+    report = write_report([runs], study.folder, notes=missing)
+    columns = {slug(column): column for column in study.columns}
+    write_table(report.cells, columns, study.labels(), study.folder / "table.md")
+    return report

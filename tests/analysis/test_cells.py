@@ -1,0 +1,111 @@
+"""Which runs belong together, and what a setting is called."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rlmem.analysis.cells import Cell, make_cells
+from rlmem.analysis.runs import collect
+from tests.analysis.helpers import make_run
+
+
+def cells_of(folder: Path) -> list[Cell]:
+    return make_cells(collect([folder]).runs)
+
+
+def labels_of(folder: Path) -> list[tuple[str, int]]:
+    return [(cell.label, len(cell.runs)) for cell in cells_of(folder)]
+
+
+def test_seeds_of_a_setting_are_one_cell(tmp_path: Path) -> None:
+    for seed in range(3):
+        for memory in ("uniform", "per"):
+            make_run(tmp_path / f"{memory}{seed}", memory, seed, config={"log.every": seed})
+    assert labels_of(tmp_path) == [("per", 3), ("uniform", 3)]
+
+
+def test_what_varies_names_the_cells(tmp_path: Path) -> None:
+    for lr in (0.1, 0.01):
+        make_run(tmp_path / f"{lr}", config={"agent.lr": lr})
+    assert labels_of(tmp_path) == [("uniform, lr 0.01", 1), ("uniform, lr 0.1", 1)]
+
+
+def test_thresholds_are_a_setting_of_maps_only(tmp_path: Path) -> None:
+    for activation in (0.7, 0.9):
+        for memory in ("gwr", "per"):
+            config = {"threshold.activation": activation}
+            seed = int(10 * activation)
+            make_run(tmp_path / f"{memory}{activation}", memory, seed, config=config)
+    found = [("gwr, activation 0.7", 1), ("gwr, activation 0.9", 1), ("per", 2)]
+    assert labels_of(tmp_path) == found
+
+
+def test_keys_that_one_memory_has_are_said_by_its_name(tmp_path: Path) -> None:
+    make_run(tmp_path / "a", "per", config={"memory.sampler.alpha": 0.6})
+    make_run(tmp_path / "b", "uniform")
+    make_run(tmp_path / "c", "cer", config={"agent.lr": 0.5})
+    assert labels_of(tmp_path) == [
+        ("cer, lr 0.5", 1),
+        ("per, lr 0.001", 1),
+        ("uniform, lr 0.001", 1),
+    ]
+
+
+def test_budgets_and_storages_tell_memories_apart_in_the_order_of_their_size(
+    tmp_path: Path,
+) -> None:
+    for budget in ("16MiB", "1MiB", "4MiB"):
+        make_run(tmp_path / budget, config={"memory.budget": budget})
+    make_run(tmp_path / "c", "per", config={"memory.storage.kind": "compressed"})
+    labels = [label for label, _ in labels_of(tmp_path)]
+    assert labels == [
+        "per, budget none, storage compressed",
+        "uniform, budget 1MiB, storage frames",
+        "uniform, budget 4MiB, storage frames",
+        "uniform, budget 16MiB, storage frames",
+    ]
+
+
+def test_a_label_makes_runs_one_cell_whatever_else_differs(tmp_path: Path) -> None:
+    for seed in range(2):
+        make_run(
+            tmp_path / f"{seed}", seed=seed, config={"label": "mine", "memory.budget": 100 + seed}
+        )
+    assert labels_of(tmp_path) == [("mine", 2)]
+
+
+def test_environments_are_apart(tmp_path: Path) -> None:
+    make_run(tmp_path / "a", env_id="A", config={"agent.lr": 1.0})
+    make_run(tmp_path / "b", env_id="B", config={"agent.lr": 2.0})
+    assert [(c.env_id, c.label) for c in cells_of(tmp_path)] == [("A", "uniform"), ("B", "uniform")]
+
+
+def test_only_finished_runs_count(tmp_path: Path) -> None:
+    for seed, status in enumerate(["finished", "finished", "failed", "no summary"]):
+        make_run(tmp_path / f"{seed}", seed=seed, status=status, final=10.0 * (seed + 1))
+    (cell,) = cells_of(tmp_path)
+    assert cell.returns.tolist() == [10, 20]
+    assert cell.return_mean is not None
+    assert cell.return_mean.value == 15
+    assert cell.mean("memory_bytes_peak") == 1000
+
+
+def test_one_seed_has_no_interval(tmp_path: Path) -> None:
+    (cell,) = cells_of(make_run(tmp_path / "a").parent)
+    assert cell.return_mean is not None
+    assert (cell.return_mean.low, cell.return_mean.high) == (None, None)
+    _, value, low, _ = cell.curve("train_return_mean")
+    assert value[-1] == pytest.approx(100)
+    assert np.isnan(low).all()
+
+
+def test_a_shorter_run_counts_as_far_as_it_came(tmp_path: Path) -> None:
+    make_run(tmp_path / "a", rows=20, final=100)
+    make_run(tmp_path / "b", seed=1, rows=10, final=100, config={"trainer.max_env_steps": 20_000})
+    (cell,) = cells_of(tmp_path)
+    x, value, low, _ = cell.curve("train_return_mean")
+    assert x[[0, -1]].tolist() == [1000, 20_000]
+    assert np.isfinite(value).all()
+    assert np.isfinite(low[x < 10_000]).all()
+    assert np.isnan(low[x > 10_100]).all()

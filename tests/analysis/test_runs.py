@@ -1,0 +1,108 @@
+"""Reading runs: whole ones, broken ones, and those of others."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rlmem.analysis.runs import collect, read_columns, read_outsiders
+from tests.analysis.helpers import VERSIONS, make_run
+
+
+def test_all_runs_below_a_folder_are_found_once(tmp_path: Path) -> None:
+    make_run(tmp_path / "a" / "x")
+    make_run(tmp_path / "b", seed=1)
+    (tmp_path / "b" / "checkpoints").mkdir()
+    (tmp_path / "b" / "checkpoints" / "config.yaml").write_text("{}")
+    found = collect([tmp_path, tmp_path / "b"])
+    assert sorted(run.seed for run in found.runs) == [0, 1]
+    assert found.left_out == found.notes == []
+
+
+def test_the_curves_are_those_of_the_file(tmp_path: Path) -> None:
+    (run,) = collect([make_run(tmp_path / "a", final=10, rows=5)]).runs
+    assert run.curves["env_steps"].tolist() == [1000, 2000, 3000, 4000, 5000]
+    assert run.curves["train_return_mean"].tolist() == [0, 2.5, 5, 7.5, 10]
+    assert (run.env_id, run.memory, run.status) == ("CartPole-v1", "uniform", "finished")
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "summary.json"])
+@pytest.mark.parametrize("content", [b"{", b"- 1", b"\xff\xfe\0", b"[1"])
+def test_a_broken_file_leaves_its_run_out_and_is_named(
+    tmp_path: Path, name: str, content: bytes
+) -> None:
+    make_run(tmp_path / "good")
+    make_run(tmp_path / "bad", seed=1)
+    (tmp_path / "bad" / name).write_bytes(content)
+    found = collect([tmp_path])
+    assert [run.seed for run in found.runs] == [0]
+    ((path, reason),) = found.left_out
+    assert path.endswith("bad")
+    assert name in reason
+
+
+@pytest.mark.parametrize(
+    "content", ["", "env_steps\n", "x,y\n1,2\n", "env_steps,frames\n1000,4000\n2000", "\0\0"]
+)
+def test_broken_curves_leave_what_is_whole(tmp_path: Path, content: str) -> None:
+    folder = make_run(tmp_path / "a")
+    (folder / "metrics.csv").write_text(content)
+    (run,) = collect([folder]).runs
+    assert len(run.curves["env_steps"]) == content.count("4000")
+    assert run.number("eval_return_mean") == 100
+
+
+def test_cells_that_are_no_numbers_are_nan(tmp_path: Path) -> None:
+    (tmp_path / "m.csv").write_text("env_steps,a,b\n1,,2\n2,x,3\nthree,1,1\n4,5,6\n")
+    columns = read_columns(tmp_path / "m.csv", ("env_steps", "a", "c"))
+    assert columns["env_steps"].tolist() == [1, 2, 4]
+    np.testing.assert_array_equal(columns["a"], [np.nan, np.nan, 5])
+    assert np.isnan(columns["c"]).all()
+
+
+def test_what_makes_a_comparison_unclean_is_said(tmp_path: Path) -> None:
+    make_run(tmp_path / "a")
+    make_run(tmp_path / "b", seed=1, rows=30, versions={**VERSIONS, "rlmem": "0.2.0"})
+    make_run(tmp_path / "c", seed=2, status="failed")
+    make_run(tmp_path / "d", seed=3, status="no summary")
+    found = collect([tmp_path])
+    assert len(found.runs) == 4
+    assert any("several versions of rlmem: 0.1.0, 0.2.0" in note for note in found.notes)
+    assert any("different lengths (20,000, 30,000 env steps)" in note for note in found.notes)
+    reasons = dict(found.left_out)
+    assert reasons[str(tmp_path / "c")] == "failed: ValueError: no luck"
+    assert "has not ended" in reasons[str(tmp_path / "d")]
+
+
+OUTSIDER = """env_steps,return,bytes,seed,label
+1000,1,100,0,SB3
+2000,5,200,0,SB3
+1000,2,100,1,SB3
+2000,7,200,1,SB3
+"""
+
+
+def test_curves_of_others_become_runs(tmp_path: Path) -> None:
+    make_run(tmp_path / "runs" / "a")
+    (tmp_path / "sb3.csv").write_text(OUTSIDER)
+    found = collect([tmp_path / "runs"], [tmp_path / "sb3.csv"])
+    others = [run for run in found.runs if run.outsider]
+    assert [run.number("eval_return_mean") for run in others] == [5, 7]
+    assert {run.env_id for run in others} == {"CartPole-v1"}
+    assert others[0].number("memory_bytes_peak") == 200
+
+
+@pytest.mark.parametrize(
+    ("content", "env_id", "reason"),
+    [
+        ("env_steps,return\n1,2\n", "Pong", "has no column bytes, seed, label"),
+        (OUTSIDER + "x,1,1,0,SB3\n", "Pong", "line 6"),
+        (OUTSIDER, None, "has no column env_id"),
+    ],
+)
+def test_other_files_are_left_out_with_a_reason(
+    tmp_path: Path, content: str, env_id: str | None, reason: str
+) -> None:
+    (tmp_path / "a.csv").write_text(content)
+    with pytest.raises(ValueError, match=reason):
+        read_outsiders(tmp_path / "a.csv", env_id)
