@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.complete
 ARGS ?=
 
-.PHONY: help setup train test test-fast lint format type check bench clean
+.PHONY: help setup train study test test-fast lint format type check bench clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -20,6 +20,9 @@ $(STAMP): pyproject.toml constraints.txt
 
 train: $(STAMP) ## train: make train ARGS="memory=per env=pong"
 	$(BIN)/python train.py $(if $(ARGS),$(ARGS),memory=gwr env=road_runner trainer.max_env_steps=40000 evaluation.every=10000 evaluation.episodes=5)
+
+study: $(STAMP) ## run what is missing of a study, report: make study NAME=replay_table
+	$(BIN)/python study.py $(NAME) $(ARGS)
 
 test: $(STAMP) ## all tests
 	$(BIN)/python -m pytest -n 2 $(ARGS)

@@ -32,7 +32,8 @@ STYLE: Any = {
     "legend.frameon": False,
     "legend.fontsize": 8,
 }
-MOST_IN_LEGEND = 12
+MOST_IN_LEGEND = 12  # cells; with more, neither legend nor bands could be read
+MOST_COMPARED, MOST_WITH_BOUNDS = 24, 12
 
 
 def figure(width: float, height: float, rows: int = 1, columns: int = 1) -> tuple[Figure, Any]:
@@ -78,7 +79,7 @@ def curves(cells: Sequence[Cell]) -> Figure:
             at.plot(
                 x, value / unit, color=cell.colour, label=cell.label, gid=_gid(cell, "line", at)
             )
-            if np.isfinite(low).any():
+            if len(cells) <= MOST_IN_LEGEND and np.isfinite(low).any():
                 band = at.fill_between(x, low / unit, high / unit, color=cell.colour, alpha=0.18,
                                        linewidth=0)  # fmt: skip
                 band.set_gid(_gid(cell, "band", at))
@@ -86,7 +87,8 @@ def curves(cells: Sequence[Cell]) -> Figure:
         if unit != 1:
             at.set_ylim(0, None)
         if number == 0:
-            at.set_title("last 100 training episodes; mean over seeds, 95 % interval")
+            bands = ", 95 % intervals" if len(cells) <= MOST_IN_LEGEND else ""
+            at.set_title(f"last 100 training episodes; mean over seeds{bands}")
     _legend(drawn, axes[0, 0])
     return drawn
 
@@ -180,7 +182,7 @@ def heatmaps(cells: Sequence[Cell]) -> Figure | None:
         for (i, j), number in np.ndenumerate(table):
             known = np.isfinite(number)
             text = form.format(number) if known else "missing"
-            ink = "0.5" if not known else "w" if number < middle else "k"
+            ink = "0.5" if not known else "w" if number <= middle else "k"
             at.text(j, i, text, ha="center", va="center", size=8, color=ink)
     return drawn
 
@@ -189,7 +191,7 @@ def heatmaps(cells: Sequence[Cell]) -> Figure | None:
 def improvement(by_method: dict[str, dict[str, Cell]]) -> Figure | None:
     """Probability that the row's memory scores above the column's, over their common tasks."""
     names = list(by_method)
-    if not 2 <= len(names) <= 16:
+    if not 2 <= len(names) <= MOST_COMPARED:
         return None
     table = np.full((len(names), len(names)), np.nan)
     texts = [["" for _ in names] for _ in names]
@@ -203,11 +205,11 @@ def improvement(by_method: dict[str, dict[str, Cell]]) -> Figure | None:
             p = probability_of_improvement([a for a, _ in pairs], [b for _, b in pairs])
             table[i, j] = p.value
             texts[i][j] = f"{p.value:.2f}"
-            if p.low is not None and p.high is not None:
-                texts[i][j] += f"\n{p.low:.2f} to {p.high:.2f}"
+            if len(names) <= MOST_WITH_BOUNDS and p.low is not None:
+                texts[i][j] += f"\n{p.low:.2f}-{p.high:.2f}"
     if not np.isfinite(table).any():
         return None
-    drawn, axes = figure(2.8 + 0.95 * len(names), 1.6 + 0.55 * len(names))
+    drawn, axes = figure(3 + 0.8 * len(names), 1.8 + 0.5 * len(names))
     at = axes[0, 0]
     at.grid(False)
     at.imshow(table, cmap="RdBu", vmin=0, vmax=1, aspect="auto")
@@ -238,7 +240,7 @@ def profiles(scores: dict[str, list[np.ndarray]]) -> Figure | None:
         at.plot(taus, share, label=f"{name} ({len(tasks)} games)", color=f"C{number}")
         at.fill_between(taus, low, high, color=f"C{number}", alpha=0.18, linewidth=0)
     at.set(xlabel="human-normalised score", ylabel="share of runs above it", ylim=(0, 1.02))
-    at.legend()
+    _legend(drawn, at)
     return drawn
 
 

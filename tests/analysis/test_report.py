@@ -1,0 +1,191 @@
+"""The report: its files, its page, and runs that are not as they should be."""
+
+import csv
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from rlmem.analysis.report import write_report
+from rlmem.config import compose
+from rlmem.errors import UserError
+from rlmem.jobs.evaluate import evaluate
+from tests.analysis.helpers import make_run
+
+LR = "agent.lr"
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture(scope="module")
+def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two memories and a map at four threshold pairs on two games, three seeds."""
+    folder = tmp_path_factory.mktemp("sweep")
+    for env_id in ("ALE/Pong", "ALE/Qbert"):
+        for seed in range(3):
+            for k, memory in enumerate(("per", "uniform")):
+                name = f"{env_id[4:]}-{memory}-{seed}"
+                score = 10.0 * k + seed
+                make_run(
+                    folder / name,
+                    memory,
+                    seed,
+                    env_id=env_id,
+                    final=score,
+                    size=1_000_000 * (k + 1),
+                    human_normalized_score=score / 20,
+                )
+            for activation in (0.7, 0.9):
+                for habituation in (0.45, 0.85):
+                    thresholds = {
+                        "threshold.activation": activation,
+                        "threshold.habituation": habituation,
+                    }
+                    make_run(
+                        folder / f"{env_id[4:]}-gwr-{activation}-{habituation}-{seed}",
+                        "gwr",
+                        seed,
+                        env_id=env_id,
+                        final=30 * activation + habituation + seed,
+                        size=int(3_000_000 * activation),
+                        config=thresholds,
+                    )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def report(sweep: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("out") / "report"
+    write_report([sweep], out)
+    return out
+
+
+def test_each_run_and_each_cell_has_a_row(report: Path) -> None:
+    runs, cells = rows_of(report / "results.csv"), rows_of(report / "summary.csv")
+    assert len(runs) == 36
+    assert len(cells) == 12
+    (cell,) = [c for c in cells if c["env_id"] == "ALE/Pong" and c["label"] == "uniform"]
+    assert (cell["n"], cell["return_mean"], cell["return_iqm"]) == ("3", "11", "11")
+    assert float(cell["return_mean_low95"]) < 10.2
+    assert float(cell["return_mean_high95"]) > 11.8
+    assert cell["memory_bytes_peak"] == "2000000"
+    assert cell["insert_us"] == "5"
+
+
+def test_the_figures_are_there_as_png_and_svg(report: Path) -> None:
+    names = {path.name for path in (report / "figures").iterdir()}
+    kinds = ["bytes-ALE-Pong", "curves-ALE-Pong", "thresholds-gwr-ALE-Pong", "times-ALE-Qbert"]
+    for name in [*kinds, "improvement", "profiles"]:
+        assert {f"{name}.png", f"{name}.svg"} <= names
+        ElementTree.parse(report / "figures" / f"{name}.svg")
+
+
+class Checker(HTMLParser):
+    """Collects ids and whatever would be fetched."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ids: list[str] = []
+        self.fetched: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        if given.get("id"):
+            self.ids.append(str(given["id"]))
+        if tag in ("script", "img", "iframe", "link") and (given.get("src") or given.get("href")):
+            self.fetched.append(str(given.get("src") or given.get("href")))
+
+
+def test_the_page_needs_no_network_and_has_each_id_once(report: Path) -> None:
+    page = (report / "index.html").read_text()
+    checker = Checker()
+    checker.feed(page)
+    assert checker.fetched == ["data:,"]
+    own = [name for name in checker.ids if not re.match(r"^(curves|bytes|times|thresholds)-", name)]
+    assert len(own) == len(set(own))
+    assert "36 runs of 12 settings on 2 environments" in page
+    assert "python train.py -m" in page
+
+
+def test_the_same_runs_give_the_same_page(sweep: Path, report: Path, tmp_path: Path) -> None:
+    write_report([sweep], tmp_path / "again")
+    assert (tmp_path / "again/index.html").read_text() == (report / "index.html").read_text()
+
+
+def test_one_run_is_enough_and_gets_no_interval(tmp_path: Path) -> None:
+    make_run(tmp_path / "run")
+    write_report([tmp_path / "run"], tmp_path / "report")
+    (cell,) = rows_of(tmp_path / "report/summary.csv")
+    assert (cell["return_mean"], cell["return_mean_low95"]) == ("100", "")
+    assert "no interval is drawn" in (tmp_path / "report/index.html").read_text()
+
+
+def test_broken_and_cut_off_runs_are_named_and_left_out(tmp_path: Path) -> None:
+    make_run(tmp_path / "sweep/good", seed=0)
+    make_run(tmp_path / "sweep/cut", seed=1, status="interrupted", final=9.0)
+    make_run(tmp_path / "sweep/half", seed=2)
+    (tmp_path / "sweep/half/summary.json").write_text('{"status": "fin')
+    (make_run(tmp_path / "sweep/empty", seed=3) / "metrics.csv").unlink()
+    write_report([tmp_path / "sweep"], tmp_path / "report")
+    (cell,) = rows_of(tmp_path / "report/summary.csv")
+    assert (cell["n"], cell["not_finished"], cell["return_mean"]) == ("2", "1", "100")
+    page = (tmp_path / "report/index.html").read_text()
+    assert "2 runs left out of the means" in page
+    assert "summary.json cannot be read" in page
+
+
+def test_no_finished_run_still_gives_a_page(tmp_path: Path) -> None:
+    make_run(tmp_path / "sweep/a", status="no summary")
+    write_report([tmp_path / "sweep"], tmp_path / "report")
+    assert "missing" in (tmp_path / "report/index.html").read_text()
+
+
+def test_labels_of_users_are_no_html(tmp_path: Path) -> None:
+    make_run(tmp_path / "a", config={"label": "<script>alert(1)</script> $x_1$ & _"})
+    write_report([tmp_path], tmp_path / "report")
+    assert "<script>alert" not in (tmp_path / "report/index.html").read_text()
+
+
+def test_an_older_report_is_replaced(tmp_path: Path) -> None:
+    make_run(tmp_path / "sweep/a", env_id="Old")
+    write_report([tmp_path / "sweep"], tmp_path / "sweep/report")
+    make_run(tmp_path / "sweep/b", seed=1, env_id="Old")
+    write_report([tmp_path / "sweep"], tmp_path / "sweep/report")
+    assert len(rows_of(tmp_path / "sweep/report/results.csv")) == 2
+    names = {path.name for path in (tmp_path / "sweep/report").iterdir()}
+    assert names == {"figures", "index.html", "results.csv", "summary.csv"}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ([], "sweep=.*nothing to report on"),
+        (["sweep=nowhere"], "sweep=nowhere: there is no such folder"),
+        (["sweep={tmp}"], "no run there"),
+        (["sweep=3"], "sweep=3: must be a path"),
+    ],
+)
+def test_mistakes_are_one_line(tmp_path: Path, overrides: list[str], message: str) -> None:
+    from rlmem.config import check_evaluate
+
+    with pytest.raises(UserError, match=message):
+        cfg = compose("evaluate", ["mode=report", *(o.format(tmp=tmp_path) for o in overrides)])
+        check_evaluate(cfg)
+        evaluate(cfg)
+
+
+def test_the_command_writes_into_the_sweep(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    make_run(tmp_path / "sweep/a")
+    (tmp_path / "sb3.csv").write_text("env_steps,return,bytes,seed,label\n1000,5,10,0,SB3\n")
+    overrides = ["mode=report", f"sweep={tmp_path}/sweep", f"outsiders={tmp_path}/sb3.csv"]
+    evaluate(compose("evaluate", overrides))
+    assert [row["label"] for row in rows_of(tmp_path / "sweep/report/summary.csv")] == [
+        "uniform",
+        "SB3",
+    ]
+    assert f"written: {tmp_path}/sweep/report/index.html" in capsys.readouterr().out
