@@ -1,4 +1,4 @@
-"""Byte sizes as people write and read them."""
+"""Byte sizes and times as people write and read them."""
 
 import re
 
@@ -16,6 +16,17 @@ def readable_bytes(size: float) -> str:
             return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
         size /= 1024
     return f"{size:.1f} TiB"
+
+
+def readable_seconds(seconds: float) -> str:
+    """75 -> '1 min 15 s'."""
+    if seconds < 60:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours < 24 else f"{hours // 24} d {hours % 24} h"
 
 
 def parse_bytes(value: str | int) -> int:

@@ -12,7 +12,7 @@ import numpy as np
 
 from rlmem.analysis.cells import Cell
 from rlmem.analysis.statistics import Estimate
-from rlmem.units import readable_bytes
+from rlmem.units import readable_bytes, readable_seconds
 
 if TYPE_CHECKING:
     from rlmem.analysis.report import Report
@@ -31,20 +31,6 @@ MOST_LISTED = 200  # of what was left out
 def number(value: float, form: str = "{:,.4g}") -> str:
     """A number for people, a dash for NaN."""
     return form.format(value) if np.isfinite(value) else "-"
-
-
-def readable_seconds(seconds: float) -> str:
-    """`1 h 02 min`, `3 min 20 s`, `12.5 s`; a dash for NaN."""
-    if not np.isfinite(seconds):
-        return "-"
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return (
-        f"{minutes} min {rest:02d} s"
-        if minutes < 60
-        else f"{minutes // 60} h {minutes % 60:02d} min"
-    )
 
 
 def write_page(report: "Report", path: Path) -> None:
@@ -128,18 +114,18 @@ def _table(cells: Sequence[Cell], environments: Sequence[str]) -> str:
 
 def _row(cell: Cell) -> str:
     total, done = len(cell.runs), len(cell.finished)
-    size, sizes = cell.mean("memory_bytes_peak"), cell.values("memory_bytes_peak")
+    size, seconds = cell.mean("memory_bytes_peak"), cell.mean("wall_seconds")
     columns: list[tuple[Any, str]] = [
         (done, str(done) if done == total else f"{done} of {total}"),
         _estimate(cell.return_mean),
         _estimate(cell.return_iqm),
-        (size, readable_bytes(size) if len(sizes) else "-"),
+        (size, readable_bytes(size) if np.isfinite(size) else "-"),
         *_numbers(cell.mean("memory_entries"), "{:,.0f}"),
         *_numbers(cell.mean("bytes_per_transition"), "{:,.0f}"),
         *_numbers(cell.last("insert_us"), "{:,.1f}"),
         *_numbers(cell.last("sample_us"), "{:,.0f}"),
         *_numbers(cell.mean("env_steps_per_second"), "{:,.0f}"),
-        (cell.mean("wall_seconds"), readable_seconds(cell.mean("wall_seconds"))),
+        (seconds, readable_seconds(seconds) if np.isfinite(seconds) else "-"),
     ]
     cells = "".join(
         f'<td data-value="{value if np.isfinite(value) else ""}">{text}</td>'

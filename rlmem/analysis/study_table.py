@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 
 from rlmem.analysis.cells import Cell
-from rlmem.analysis.page import number, readable_seconds
+from rlmem.analysis.page import number
 from rlmem.analysis.statistics import Estimate
-from rlmem.units import readable_bytes
+from rlmem.units import readable_bytes, readable_seconds
 
 HEADER = (
     "| setting | seeds | return, mean [95 %] | bytes, peak | insert, us | sample, us | wall time |"
@@ -41,7 +41,7 @@ def column_of(cell: Cell) -> str:
 def _line(label: str, cell: Cell | None) -> str:
     if cell is None or not cell.finished:
         return f"| {label} | 0 | missing |  |  |  |  |"
-    size = cell.mean("memory_bytes_peak")
+    size, seconds = cell.mean("memory_bytes_peak"), cell.mean("wall_seconds")
     parts = [
         label,
         str(len(cell.finished)),
@@ -49,7 +49,7 @@ def _line(label: str, cell: Cell | None) -> str:
         readable_bytes(size) if np.isfinite(size) else "-",
         number(cell.last("insert_us"), "{:,.1f}"),
         number(cell.last("sample_us"), "{:,.0f}"),
-        readable_seconds(cell.mean("wall_seconds")),
+        readable_seconds(seconds) if np.isfinite(seconds) else "-",
     ]
     return f"| {' | '.join(parts)} |"
 

@@ -12,6 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from rlmem.config.errors import choose_from, did_you_mean, explain
+from rlmem.config.objective import OBJECTIVES, check_objective
 from rlmem.errors import UserError
 from rlmem.units import parse_bytes
 
@@ -99,6 +100,7 @@ TRAIN_NAMES: dict[str, tuple[str, ...]] = {
     "memory.sampler.kind": ("uniform", "prioritized", "rank", "combined", "latest", "visits"),
     "memory.embedding.kind": ("auto", "random_projection", "identity"),
     "env.suite": ("atari", "gym", "minatar"),
+    "objective.kind": OBJECTIVES,
     "trainer.accelerator": ("auto", "cpu", "gpu"),
     "trainer.precision": ("32-true", "bf16-mixed"),
     "logger.wandb.mode": ("online", "offline", "disabled"),
@@ -110,7 +112,7 @@ EVALUATE_RANGES: dict[str, Range] = {
     "seed": TRAIN_RANGES["seed"],
 }
 EVALUATE_NAMES: dict[str, tuple[str, ...]] = {
-    "mode": ("score", "report", "plot"),
+    "mode": ("score", "report", "status", "plot", "dashboard"),
     "checkpoint": ("last", "best"),
 }
 
@@ -129,6 +131,7 @@ def check(cfg: DictConfig) -> None:
     _check_names(values, TRAIN_NAMES)
     _check_memory(values)
     _check_schedule(values)
+    check_objective(values["objective"])
 
 
 def check_evaluate(cfg: DictConfig) -> None:
@@ -151,9 +154,11 @@ def check_evaluate(cfg: DictConfig) -> None:
             isinstance(value, list) and all(isinstance(part, str) for part in value)
         ):
             raise UserError(f"{key}={value}: must be a path or a list of them, such as [a,b]")
-    if values["mode"] == "report" and not values["sweep"]:
-        raise UserError("sweep=[]: nothing to report on; give the folder of a sweep, such as "
-                        "sweep=multirun/2026-01-01_12-00-00, or several: sweep=[a,b]")  # fmt: skip
+    if values["mode"] in ("report", "status") and not values["sweep"]:
+        raise UserError(
+            "sweep=[]: nothing to look at; give the folder of a sweep, such as "
+            "sweep=multirun/2026-01-01_12-00-00, or several: sweep=[a,b]"
+        )
 
 
 def check_output_dir(path: str | Path) -> None:

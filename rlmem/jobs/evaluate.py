@@ -54,6 +54,21 @@ def report(cfg: DictConfig) -> None:
     print(f"written: {out}/index.html, results.csv, summary.csv, figures/")
 
 
+def status(cfg: DictConfig) -> None:
+    """`mode=status`: what of a sweep is done, running, failed and missing."""
+    from rlmem.analysis.status import read_status, render_status
+
+    for folder in paths(cfg.sweep):
+        print(render_status(read_status(folder)))
+
+
+def dashboard(cfg: DictConfig) -> None:
+    """`mode=dashboard`: a W&B workspace, or the file that defines it where there is no key."""
+    from rlmem.integrations.wandb_dashboard import write_dashboard
+
+    print(write_dashboard(cfg.entity, cfg.project, Path(cfg.out or "wandb_dashboard.json")))
+
+
 def paths(value: Any) -> list[Path]:
     """A path, or a list of them."""
     return [Path(part) for part in ([value] if isinstance(value, str) else value)]
@@ -134,4 +149,10 @@ def _load(cfg: DictConfig, run_dir: Path, agent: build.DQN) -> int:
     return int(json.loads((folder / "manifest.json").read_text())["env_steps"])
 
 
-MODES = {"score": score, "plot": plot, "report": report}
+MODES = {
+    "score": score,
+    "plot": plot,
+    "report": report,
+    "status": status,
+    "dashboard": dashboard,
+}

@@ -22,12 +22,12 @@ from typing import Any
 
 import yaml
 
-from rlmem.analysis.page import readable_seconds
 from rlmem.analysis.report import Report, write_report
 from rlmem.analysis.study_table import write_table
 from rlmem.callbacks.checkpoint import find_checkpoint
 from rlmem.errors import UserError
 from rlmem.jobs.summary import read_summary
+from rlmem.units import readable_seconds
 
 FIFO = "FIFO of the bytes of "
 
@@ -79,20 +79,26 @@ class Study:
         self.title = str(content.get("title", folder.name))
         self.common = shlex.split(str(content.get("common") or ""))
         self.fifo = shlex.split(str(content.get("fifo") or ""))
-        self.rows = {str(name): self._part(name, value) for name, value in content["rows"].items()}
-        self.columns = {
-            str(name): self._part(name, value) for name, value in content["columns"].items()
-        }
+        self.rows = self._parts("rows", content["rows"])
+        self.columns = self._parts("columns", content["columns"])
+
+    def _parts(self, name: str, parts: Any) -> dict[str, dict[str, Any]]:
+        if not isinstance(parts, dict):
+            raise UserError(f"{self.folder}/study.yaml: {name} must be a mapping")
+        return {str(key): self._part(key, value) for key, value in parts.items()}
 
     def _part(self, name: Any, value: Any) -> dict[str, Any]:
         """A row or a column: its overrides, alone or in a mapping with more."""
         part = value if isinstance(value, dict) else {"overrides": value}
         if unknown := part.keys() - {"overrides", "fifo", "seeds"}:
             raise UserError(f"{self.folder}/study.yaml: {name} has an unknown key {min(unknown)}")
-        return {**part, "overrides": shlex.split(str(part.get("overrides") or ""))}
+        seeds = part.get("seeds", 1)
+        if not isinstance(seeds, int) or seeds < 1:
+            raise UserError(f"{self.folder}/study.yaml: {name} has seeds={seeds}; a number of runs")
+        return {**part, "overrides": shlex.split(str(part.get("overrides") or "")), "seeds": seeds}
 
     def seeds(self, column: str) -> range:
-        return range(int(self.columns[column].get("seeds", 1)))
+        return range(self.columns[column]["seeds"])
 
     def jobs(self, column: str) -> list[Job]:
         """Those of a column that need no other job's result, seed by seed."""
@@ -212,7 +218,7 @@ def _run_all(pool: ProcessPoolExecutor, jobs: list[Job], column: str) -> list[tu
 def _result(job: Job) -> str:
     summary = read_summary(job.folder) or {}
     score = summary.get("eval_return_mean")
-    seconds = readable_seconds(float(summary.get("wall_seconds") or float("nan")))
+    seconds = readable_seconds(summary.get("wall_seconds") or 0.0)
     return (
         f"{summary.get('status')}, return {score if score is None else f'{score:.4g}'}, {seconds}"
     )

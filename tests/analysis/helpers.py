@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import yaml
 
+COLUMNS = ["env_steps", "frames", "seconds", "train_return_mean", "memory_bytes"]
+COLUMNS += ["insert_us", "sample_us"]
 VERSIONS = {"python": "3.11.7", "torch": "2.13.0", "rlmem": "0.1.0"}
 
 
@@ -53,10 +55,7 @@ def make_run(
     (folder / "overrides.yaml").write_text(yaml.safe_dump(overrides))
     with (folder / "metrics.csv").open("w", newline="") as file:
         writer = csv.writer(file)
-        writer.writerow(
-            ["env_steps", "frames", "seconds", "train_return_mean", "memory_bytes"]
-            + ["insert_us", "sample_us"]
-        )
+        writer.writerow(COLUMNS)
         for k, share in enumerate(np.linspace(0, 1, rows), start=1):
             writer.writerow([1000 * k, 1000 * k, 2.0 * k, final * share, size * share, 5.0, 80.0])
     if status != "no summary":

@@ -4,17 +4,24 @@ import csv
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
 from rlmem.analysis.report import write_report
-from rlmem.config import compose
+from rlmem.config import check_evaluate, compose
 from rlmem.errors import UserError
 from rlmem.jobs.evaluate import evaluate
 from tests.analysis.helpers import make_run
 
 LR = "agent.lr"
+
+
+def check_then_evaluate(cfg: Any) -> None:
+    """What the command line does with a config."""
+    check_evaluate(cfg)
+    evaluate(cfg)
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:
@@ -164,19 +171,16 @@ def test_an_older_report_is_replaced(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        ([], "sweep=.*nothing to report on"),
+        ([], "sweep=.*nothing to look at"),
         (["sweep=nowhere"], "sweep=nowhere: there is no such folder"),
         (["sweep={tmp}"], "no run there"),
         (["sweep=3"], "sweep=3: must be a path"),
     ],
 )
 def test_mistakes_are_one_line(tmp_path: Path, overrides: list[str], message: str) -> None:
-    from rlmem.config import check_evaluate
-
+    cfg = compose("evaluate", ["mode=report", *(o.format(tmp=tmp_path) for o in overrides)])
     with pytest.raises(UserError, match=message):
-        cfg = compose("evaluate", ["mode=report", *(o.format(tmp=tmp_path) for o in overrides)])
-        check_evaluate(cfg)
-        evaluate(cfg)
+        check_then_evaluate(cfg)
 
 
 def test_the_command_writes_into_the_sweep(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

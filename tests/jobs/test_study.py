@@ -1,0 +1,129 @@
+"""Studies: what is missing is run, what is there is kept, a table says what is not."""
+
+from pathlib import Path
+
+import pytest
+
+from rlmem.cli import _study
+from rlmem.jobs.study import Study
+from rlmem.jobs.summary import read_summary
+
+DEFINITION = """
+title: tiny
+common: >-
+  trainer.max_env_steps=300 trainer.accelerator=cpu evaluation.episodes=1 agent.learning_starts=100
+  agent.target_update_every=100 agent.network.hidden=[16] log.every=100
+fifo: memory=uniform
+rows:
+  uniform: memory=uniform
+  per: {overrides: memory=per, fifo: true}
+  broken: memory=per memory.budget=100B
+columns:
+  CartPole: {overrides: env=cartpole, seeds: 2}
+  Acrobot: {overrides: env=acrobot, seeds: 1}
+"""
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The CartPole column, run."""
+    folder = tmp_path_factory.mktemp("studies") / "tiny"
+    folder.mkdir()
+    (folder / "study.yaml").write_text(DEFINITION)
+    assert _study(str(folder), "CartPole", 2) == 1  # some jobs fail
+    return folder
+
+
+def line_of(study: Path, title: str, label: str) -> list[str]:
+    """Cells of a line of the table."""
+    section = (study / "table.md").read_text().split(f"### {title}\n")[1].split("###")[0]
+    (line,) = (row for row in section.splitlines() if row.startswith(f"| {label} |"))
+    return [part.strip() for part in line.strip("|").split("|")]
+
+
+@pytest.mark.slow
+def test_every_job_of_a_column_is_run_to_its_end(study: Path) -> None:
+    for row in ("uniform", "per", "fifo-of-the-bytes-of-per"):
+        for seed in (0, 1):
+            summary = read_summary(study / f"runs/cartpole/{row}/seed{seed}")
+            assert summary is not None
+            assert summary["status"] == "finished"
+            assert summary["env_steps"] >= 300
+
+
+@pytest.mark.slow
+def test_a_fifo_may_hold_the_bytes_of_its_row(study: Path) -> None:
+    for seed in (0, 1):
+        beside = read_summary(study / f"runs/cartpole/per/seed{seed}")
+        fifo = read_summary(study / f"runs/cartpole/fifo-of-the-bytes-of-per/seed{seed}")
+        assert beside is not None
+        assert fifo is not None
+        assert fifo["memory_budget"] == beside["memory_bytes_peak"]
+        assert fifo["memory"] == "uniform"
+
+
+@pytest.mark.slow
+def test_the_table_says_what_was_run_and_what_is_missing(study: Path) -> None:
+    assert line_of(study, "CartPole", "per")[1] == "2"
+    assert line_of(study, "CartPole", "FIFO of the bytes of per")[1] == "2"
+    assert line_of(study, "CartPole", "broken")[1:3] == ["0", "missing"]
+    assert line_of(study, "Acrobot", "uniform")[1:3] == ["0", "missing"]
+    page = (study / "index.html").read_text()
+    assert "not run: Acrobot, uniform (0 of 1 seeds)" in page
+
+
+@pytest.mark.slow
+def test_a_second_call_runs_only_what_is_not_finished(
+    study: Path, capsys: pytest.CaptureFixture
+) -> None:
+    files = [f for f in study.glob("runs/*/*/*/summary.json") if "broken" not in str(f)]
+    before = {path: path.stat().st_mtime_ns for path in files}
+    assert len(before) == 6
+    assert _study(str(study), "CartPole", 1) == 1
+    assert all(path.stat().st_mtime_ns == time for path, time in before.items())
+    out, err = capsys.readouterr()
+    assert "CartPole 2/2" in out
+    assert "uniform" not in out
+    assert "memory.budget=100: too small" in err
+
+
+@pytest.mark.slow
+def test_an_error_is_kept_beside_its_job(study: Path) -> None:
+    error = (study / "runs/cartpole/broken/seed0/error.txt").read_text()
+    assert error.startswith("UserError: memory.budget=100: too small")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("rows: {", "study.yaml cannot be read"),
+        ("rows: {a: memory=per}", "needs rows and columns"),
+        ("rows: {a: ''}\ncolumns: {b: ''}\nrepeat: 3", "unknown key repeat"),
+        ("rows: {a: {over: ''}}\ncolumns: {b: ''}", "a has an unknown key over"),
+        ("rows: {a: ''}\ncolumns: {b: {overrides: '', seeds: many}}", "seeds=many"),
+        ("rows: [a]\ncolumns: {b: ''}", "rows must be a mapping"),
+    ],
+)
+def test_a_definition_that_is_not_understood_is_one_line(
+    tmp_path: Path, content: str, message: str, capsys: pytest.CaptureFixture
+) -> None:
+    (tmp_path / "study.yaml").write_text(content)
+    assert _study(str(tmp_path), "", 1) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_unknown_names_are_one_line_with_what_there_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    (tmp_path / "study.yaml").write_text(DEFINITION)
+    assert _study(str(tmp_path), "Pong", 1) == 2
+    assert "no such column; there are CartPole, Acrobot" in capsys.readouterr().err
+    assert _study("no_such_study", "", 1) == 2
+    assert "no such study; there are replay_table" in capsys.readouterr().err
+
+
+def test_jobs_come_seed_by_seed(tmp_path: Path) -> None:
+    (tmp_path / "study.yaml").write_text(DEFINITION)
+    jobs = Study(tmp_path).jobs("CartPole")
+    assert [job.seed for job in jobs] == [0, 0, 0, 1, 1, 1]
+    assert jobs[1].overrides[-2:] == ("label='per'", "seed=0")
