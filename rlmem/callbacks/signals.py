@@ -1,4 +1,8 @@
-"""Stopping in good order: a first SIGINT or SIGTERM ends the run at the next step, saved."""
+"""Stopping in good order: a first signal ends the run at the next step, saved.
+
+SIGINT and SIGTERM do; and SIGUSR2 where somebody waits for it, as submitit does: Slurm sends it
+shortly before a job's time is over, and submitit then puts the job into the queue again.
+"""
 
 import signal
 from typing import Any
@@ -23,6 +27,8 @@ class StopOnSignal(lightning.Callback):
         self._training = True
         # Taken here: at the start of training they are Lightning's, of which it leaves nothing.
         self._before: dict[signal.Signals, Any] = {s: signal.getsignal(s) for s in WATCHED}
+        if callable(waiting := signal.getsignal(signal.SIGUSR2)):
+            self._before[signal.SIGUSR2] = waiting
 
     def _on_signal(self, number: int, frame: Any) -> None:
         first, self.received = self.received is None, signal.Signals(number)
@@ -43,7 +49,7 @@ class StopOnSignal(lightning.Callback):
         """
         self._training = training
         try:
-            for number in WATCHED:
+            for number in self._before:
                 signal.signal(number, self._on_signal)
         except ValueError:
             self._before = {}
@@ -53,3 +59,8 @@ class StopOnSignal(lightning.Callback):
         for number, handler in self._before.items():
             signal.signal(number, handler)
         self._before = {}
+
+    def pass_on(self) -> None:
+        """Now that the run is saved, SIGUSR2 is for the one that waited for it."""
+        if self.received == signal.SIGUSR2:
+            signal.raise_signal(self.received)

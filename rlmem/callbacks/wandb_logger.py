@@ -26,6 +26,7 @@ from rlmem.integrations.wandb_dashboard import (
     has_key,
 )
 
+FLUSH_SECONDS = 1.0  # a kill loses what W&B has not written; by default that is up to 15 s
 MODEL_FILES = (
     "checkpoints/last/model.safetensors",
     "checkpoints/best.ckpt",
@@ -151,7 +152,9 @@ class WandbLogger:
             mode=mode,
             config={**plain_config(cfg), "run": this},
             reinit="finish_previous",
-            settings=self._wandb.Settings(console="off", silent=True),
+            settings=self._wandb.Settings(
+                console="off", silent=True, x_transaction_log_flush_interval=FLUSH_SECONDS
+            ),
         )
 
     def log(self, row: dict[str, Any]) -> None:

@@ -21,7 +21,9 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
+from rlmem.config import objective, sweep
 from rlmem.config.errors import explain
+from rlmem.config.plugins import set_defaults
 from rlmem.config.schema import CONF_DIR, register
 from rlmem.config.validate import check, check_evaluate, check_output_dir
 from rlmem.errors import UserError
@@ -58,6 +60,7 @@ def quote_paths(override: str) -> str:
 
 # At import, because a sweep's worker processes get here only by unpickling the task.
 register()
+objective.register()
 OmegaConf.register_new_resolver("rlmem.safe_name", safe_name, replace=True)
 
 
@@ -96,6 +99,8 @@ class _Job:
 
     def __call__(self, cfg: DictConfig) -> Any:
         """Run the task; a single run keeps its exception, a sweep's job reports it here."""
+        folder = Path(HydraConfig.get().runtime.output_dir)
+        sweep.clear_error(folder)
         try:
             _CHECKS[self.config_name](cfg)
             if self.config_name == "train":
@@ -105,9 +110,12 @@ class _Job:
             if HydraConfig.get().mode == RunMode.RUN:
                 self.error = exc  # raised by Hydra it would come with lines of Hydra's own
                 return None
-            raise JobFailedError(self._report(exc)) from None
+            code = self._report(exc)
+            what = str(exc) if isinstance(exc, UserError) else f"{type(exc).__name__}: {exc}"
+            sweep.write_error(folder, what, code)
+            raise JobFailedError(code) from None
         finally:
-            _remove_unused(Path(HydraConfig.get().runtime.output_dir))
+            _remove_unused(folder)
 
     def _report(self, exc: Exception) -> int:
         config = HydraConfig.get()
@@ -131,8 +139,8 @@ def run_hydra(
 
     Returns:
         The exit code: 0, 2 for a user's mistake (one line on stderr, and a traceback with
-        debug=true or HYDRA_FULL_ERROR=1), 130 after Ctrl-C. A sweep runs every job, says of each
-        that fails which one it was, and returns the code of the first that failed.
+        debug=true or HYDRA_FULL_ERROR=1), 130 after Ctrl-C. A sweep runs every job, lists at its
+        end those that failed, and returns the code of the first of them.
 
     Raises:
         Exception: what the task raised in a single run, if it is not a UserError.
@@ -143,24 +151,40 @@ def run_hydra(
     show = debug or os.environ.get(_FULL_ERROR) == "1"
     job = _Job(task, config_name, show)
     main = hydra.main(version_base="1.3", config_path=str(CONF_DIR), config_name=config_name)
+    set_defaults()
+    sweep.SweepRecord.current = None
     try:
         with _exceptions_come_through(), _command_line([quote_paths(a) for a in arguments]):
             main(job)()
     except JobFailedError as exc:
-        return exc.args[0]
+        return _end_of_sweep(exc.args[0])
     except KeyboardInterrupt:
         _say("interrupted")
         return _INTERRUPTED
     except Exception as exc:
         line = explain(exc, overrides)
-        if line is None:
+        if line is not None:
+            if sweep.SweepRecord.current:
+                sweep.SweepRecord.current.forget()
+            return _user_mistake(exc, line, show)
+        if not sweep.SweepRecord.current:
             raise
-        return _user_mistake(exc, line, show)
+        traceback.print_exception(exc)
+        return _end_of_sweep(_CRASH)
     if isinstance(job.error, UserError):
         return _user_mistake(job.error, str(job.error), show)
     if job.error is not None:
         raise job.error
-    return 0
+    return _end_of_sweep(0)
+
+
+def _end_of_sweep(code: int) -> int:
+    """List what failed of a sweep; the exit code, of the first that failed where there is none."""
+    current = sweep.SweepRecord.current
+    failed = current.failed() if current else []
+    if current and failed:
+        print(f"rlmem: {sweep.failure_list(failed, current.folder)}", file=sys.stderr, flush=True)
+    return code or next((exit_code for _, _, exit_code in failed), 0)
 
 
 def _remove_unused(output_dir: Path) -> None:

@@ -131,6 +131,8 @@ def _missing_option(exc: MissingConfigException, overrides: list[str]) -> str:
     label = given if given == f"{group}={name}" else f"{group}={name} (in {given})"
     what = group.split("/")[-1] if name else f"name for {group}"
     line = f"{label}: no such {what}{choose_from(name, options)}"
+    if group in ("hydra/launcher", "hydra/sweeper"):
+        line += '; more with pip install -e ".[sweep]"'
     if group == "env":
         line += (
             f"; any other: env=atari env.game={name}, env=gym env.id=..., env=minatar env.game=..."

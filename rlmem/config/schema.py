@@ -247,6 +247,14 @@ class CheckpointConfig:
 
 
 @dataclass
+class ObjectiveConfig:
+    """What a search over hyper-parameters optimizes."""
+
+    kind: str
+    budget: Any  # a union fails to merge in OmegaConf 2.3; check() holds it to null or a size
+
+
+@dataclass
 class LogConfig:
     """Metrics rows and the progress bar."""
 
@@ -293,6 +301,7 @@ class TrainConfig:
     trainer: TrainerConfig
     evaluation: EvaluationConfig
     checkpoint: CheckpointConfig
+    objective: ObjectiveConfig
     log: LogConfig
     paths: PathsConfig
     logger: dict[str, LoggerConfig] = field(default_factory=dict)  # the chosen ones, by name
@@ -313,6 +322,8 @@ class EvaluateConfig:
     sweep: Any  # a path or a list of them; check_evaluate() holds it to that
     outsiders: Any
     out: str | None
+    project: str
+    entity: str | None
     debug: bool
 
 

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import time
 from pathlib import Path
 from typing import IO, Any
 
@@ -20,6 +21,7 @@ FREE = (
     "debug",
     "paths.",
     "log.",
+    "objective.",
     "logger.",
     "evaluation.",
     "checkpoint.every",
@@ -84,12 +86,14 @@ def lock_run(run_dir: Path) -> IO[str]:
     """
     run_dir.mkdir(parents=True, exist_ok=True)
     lock = (run_dir / ".lock").open("w")
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        lock.close()
-        raise UserError(f"{run_dir}: another process is training there; wait or stop it") from None
-    return lock
+    for _ in range(5):  # who reads a sweep's status holds it for an instant
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return lock
+        except BlockingIOError:
+            time.sleep(0.02)
+    lock.close()
+    raise UserError(f"{run_dir}: another process is training there; wait or stop it")
 
 
 def _is_locked(run_dir: Path) -> bool:

@@ -20,6 +20,7 @@ from rlmem.callbacks.priorities import PriorityFeedback
 from rlmem.callbacks.progress import Progress, summary_table
 from rlmem.callbacks.records import Recorder
 from rlmem.callbacks.signals import StopOnSignal
+from rlmem.config.objective import objective_value
 from rlmem.data.module import EnvStepDataModule
 from rlmem.data.rollout import EvaluationResult
 from rlmem.data.stream import EnvStepStream
@@ -192,8 +193,8 @@ def _quiet() -> None:
     warnings.filterwarnings("ignore", message=".*does not have many workers.*")
 
 
-def train(cfg: DictConfig) -> float | None:
-    """Train one run and return its final evaluation return (a sweep's objective).
+def train(cfg: DictConfig) -> Any:
+    """Train one run and return its objective, a number or a pair, for a search.
 
     Raises:
         UserError: a mistake in the configuration.
@@ -208,7 +209,7 @@ def train(cfg: DictConfig) -> float | None:
     finished = done is not None and done["status"] == "finished"
     if done and finished and done["env_steps"] >= cfg.trainer.max_env_steps:
         print(f"finished already: {run_dir}")
-        return done["eval_return_mean"]
+        return objective_value(cfg, done)
     if cfg.trainer.accelerator == "gpu" and not torch.cuda.is_available():
         raise UserError("trainer.accelerator=gpu: torch finds no GPU here; use cpu or auto")
     run = Run(cfg, run_dir)
@@ -237,6 +238,7 @@ def train(cfg: DictConfig) -> float | None:
     print(summary_table(summary))
     print(f"total {time.perf_counter() - started:.1f} s")
     if run.signals.received:
+        run.signals.pass_on()
         print(f"go on with: python train.py resume={run_dir}")
         sys.exit(128 + run.signals.received)
-    return summary["eval_return_mean"]
+    return objective_value(cfg, summary)

@@ -2,7 +2,11 @@
 
 import json
 import os
+import signal
 import struct
+import subprocess
+import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -199,24 +203,33 @@ def test_a_segment_is_never_given_twice(tmp_path: Path) -> None:
     assert next_segment(tmp_path)[0] != run_id  # the numbers are lost: count anew under a new id
 
 
+def read_records(file: Path) -> list[Any]:
+    """The whole records of a .wandb file: LevelDB's log format after a header of 7 bytes."""
+    data, position, parts, found = file.read_bytes(), 7, b"", []
+    while position + 7 <= len(data):
+        room = 32768 - position % 32768
+        if room < 7:
+            position += room
+            continue
+        _, length, kind = struct.unpack_from("<IHB", data, position)
+        position += 7 + length
+        if position > len(data):
+            break
+        parts += data[position - length : position]
+        if kind in (1, 4):  # whole, or the last part
+            found.append(Record.FromString(parts))
+            parts = b""
+    return found
+
+
 def records(run_dir: Path) -> list[list[Any]]:
-    """The records of each offline run, oldest first (LevelDB's log format, a header of 7 bytes)."""
-    runs = []
-    for file in sorted((run_dir / "wandb").glob("offline-run-*/*.wandb")):
-        data, position, parts, found = file.read_bytes(), 7, b"", []
-        while position + 7 <= len(data):
-            room = 32768 - position % 32768
-            if room < 7:
-                position += room
-                continue
-            _, length, kind = struct.unpack_from("<IHB", data, position)
-            parts += data[position + 7 : position + 7 + length]
-            position += 7 + length
-            if kind in (1, 4):  # whole, or the last part
-                found.append(Record.FromString(parts))
-                parts = b""
-        runs.append(found)
-    return runs
+    """The records of each finished offline run, oldest first."""
+    files = sorted((run_dir / "wandb").glob("offline-run-*/*.wandb"))
+    deadline = time.monotonic() + 10  # W&B's process writes the last of it after finish() returns
+    while not all(of_kind(read_records(file), "exit") for file in files):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return [read_records(file) for file in files]
 
 
 def of_kind(found: list[Any], kind: str) -> list[Any]:
@@ -334,3 +347,31 @@ def test_a_model_on_request_and_a_row_for_the_heatmap(tmp_path: Path) -> None:
     staged = [e for a in of_kind(found, "artifact") for e in a.manifest.contents]
     assert all(Path(e.local_path).is_relative_to(folder / "wandb") for e in staged)
     assert all(Path(e.local_path).exists() for e in staged)
+
+
+CHILD = """
+import os, signal, sys, time
+from pathlib import Path
+from rlmem.config import compose
+from rlmem.callbacks.wandb_logger import WandbLogger
+cfg = compose("train", ["logger=wandb", "logger.wandb.mode=offline"])
+logger = WandbLogger(cfg, Path(sys.argv[1]), "a run")
+for step in range(50):
+    logger.log({"env_steps": step})
+if sys.argv[2] == "kill":
+    time.sleep(4)
+    os.kill(os.getpid(), signal.SIGKILL)
+logger.close("finished", {"env_steps": 50, "memory_components": {}})
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("end", "code"), [("exit", 0), ("kill", -signal.SIGKILL)])
+def test_rows_survive_the_end_of_the_process(tmp_path: Path, end: str, code: int) -> None:
+    result = subprocess.run([sys.executable, "-c", CHILD, str(tmp_path), end], timeout=120)
+    assert result.returncode == code
+    (file,) = (tmp_path / "wandb").glob("offline-run-*/*.wandb")
+    found = read_records(file)
+    rows = [row["env_steps"] for row in history(found) if len(row) > 1]
+    assert rows[:50] == list(range(50))
+    assert bool(of_kind(found, "exit")) == (end == "exit")

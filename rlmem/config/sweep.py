@@ -1,0 +1,179 @@
+"""What a sweep was asked for, and which of its jobs failed, as files in its folder.
+
+`sweep.json` holds every command that was given for the folder, with its jobs; so
+`evaluate.py mode=status` knows the jobs that never started. A job that fails leaves `error.json`
+in its own folder until it runs again.
+"""
+
+import contextlib
+import copy
+import fcntl
+import json
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from hydra._internal.config_loader_impl import get_overrides_dirname
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
+from hydra.experimental.callback import Callback
+from omegaconf import DictConfig, OmegaConf, open_dict, read_write
+
+SWEEP_FILE, ERROR_FILE = "sweep.json", "error.json"
+
+
+@dataclass
+class Sweep:
+    """A sweep that this process has started.
+
+    Attributes:
+        jobs: folder -> overrides; empty for a search, whose jobs are drawn one after another.
+        before: the commands that its folder knew already.
+    """
+
+    folder: Path
+    jobs: dict[str, list[str]]
+    before: list[dict[str, Any]]
+
+    def forget(self) -> None:
+        """Take the command back: it was wrong, nothing of it has started."""
+        with _locked(self.folder):
+            _write(self.folder / SWEEP_FILE, {"commands": self.before})
+
+    def failed(self) -> list[tuple[str, str, int]]:
+        """Jobs that failed: folder, error, exit code."""
+        names = self.jobs or sorted(file.parent.name for file in self.folder.glob("*/error.json"))
+        errors = [(name, _read(self.folder / name / ERROR_FILE)) for name in names]
+        return [(name, str(e["error"]), int(e["exit_code"])) for name, e in errors if e]
+
+
+class SweepRecord(Callback):
+    """Hydra's callback that writes down what a sweep was asked for.
+
+    `current` is the sweep of this process, as Hydra gives nobody its callbacks.
+    """
+
+    current: ClassVar[Sweep | None] = None
+
+    def on_multirun_start(
+        self, config: DictConfig, config_name: str | None = None, **kwargs: Any
+    ) -> None:
+        """Write sweep.json before the first job; a search goes on with its study."""
+        if config_name != "train":
+            return
+        hydra = config.hydra
+        folder, trials = Path(hydra.sweep.dir), 0
+        jobs: dict[str, list[str]] = {}
+        # What fails here fails in the sweeper too, and is reported then.
+        with contextlib.suppress(OSError, ImportError, HydraException):
+            folder.mkdir(parents=True, exist_ok=True)
+            if "n_trials" in hydra.sweeper:
+                from rlmem.config.study import go_on
+
+                trials = int(hydra.sweeper.n_trials)
+                with read_write(hydra), open_dict(hydra):
+                    hydra.sweeper.n_trials = go_on(hydra.sweeper, folder)
+            else:
+                jobs = job_folders(config)
+            command = {
+                "overrides": list(hydra.overrides.task),
+                "launcher": hydra.runtime.choices["hydra/launcher"],
+                "at_once": at_once(hydra, len(jobs)),
+                "trials": trials,
+                "jobs": jobs,
+            }
+            with _locked(folder):
+                before = (_read(folder / SWEEP_FILE) or {}).get("commands", [])
+                others = [c for c in before if c.get("overrides") != command["overrides"]]
+                _write(folder / SWEEP_FILE, {"commands": [*others, command]})
+            SweepRecord.current = Sweep(folder, jobs, before)
+
+
+def job_folders(config: DictConfig) -> dict[str, list[str]]:
+    """The jobs of a grid: folder -> overrides.
+
+    Composing a thousand configurations takes minutes; so the name, which is made of the
+    overrides, is all that is resolved: other values in hydra.sweep.subdir are the command's.
+    """
+    hydra = copy.deepcopy(config).hydra
+    parser = OverridesParser.create(GlobalHydra.instance().config_loader())
+    params = OmegaConf.to_container(hydra.sweeper.get("params") or OmegaConf.create({}))
+    assert isinstance(params, dict)
+    given = [f"{key}={value}" for key, value in params.items()] + list(hydra.overrides.task)
+    (jobs,) = BasicSweeper.split_arguments(parser.parse_overrides(given), None)
+    names = hydra.job.config.override_dirname
+    found = {}
+    with read_write(hydra), open_dict(hydra):
+        for number, overrides in enumerate(jobs):
+            hydra.job.num = number
+            hydra.job.override_dirname = get_overrides_dirname(
+                parser.parse_overrides(overrides),
+                exclude_keys=names.exclude_keys,
+                item_sep=names.item_sep,
+                kv_sep=names.kv_sep,
+            )
+            found[str(hydra.sweep.subdir)] = overrides
+    return found
+
+
+def at_once(hydra: DictConfig, jobs: int) -> int:
+    """How many jobs the chosen launcher and sweeper run at the same time."""
+    launcher, sweeper = hydra.launcher, hydra.sweeper
+    limits = [jobs or int(sweeper.get("n_jobs", 1))]  # jobs are known of a grid only
+    if sweeper.get("max_batch_size"):
+        limits.append(int(sweeper.max_batch_size))
+    if "n_jobs" in launcher:  # joblib: -1 is all cores, -2 all but one
+        count = int(launcher.n_jobs)
+        limits.append(count if count > 0 else max(1, (os.cpu_count() or 1) + 1 + count))
+    elif "array_parallelism" in launcher:
+        limits.append(int(launcher.array_parallelism))
+    elif "submitit_folder" not in launcher:  # submitit_local starts all of them
+        limits.append(1)
+    return min(limits)
+
+
+def write_error(folder: Path, error: str, exit_code: int) -> None:
+    """Leave in a job's folder why it failed."""
+    with contextlib.suppress(OSError):  # the folder may be what is wrong
+        _write(folder / ERROR_FILE, {"error": error, "exit_code": exit_code})
+
+
+def clear_error(folder: Path) -> None:
+    """The job runs again."""
+    with contextlib.suppress(OSError):
+        (folder / ERROR_FILE).unlink(missing_ok=True)
+
+
+def failure_list(failed: Iterable[tuple[str, str, int]], folder: Path, most: int = 50) -> str:
+    """What a sweep says at its end of its failed jobs."""
+    entries = [f"  {name}  {' '.join(error.split())}" for name, error, _ in failed]
+    more = [f"  and {len(entries) - most} more"] if len(entries) > most else []
+    title = f"{len(entries)} failed in {folder}; the same command runs them again:"
+    return "\n".join([title, *entries[:most], *more])
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """One command at a time changes sweep.json."""
+    with (folder / ".sweep.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    """A file's content, None where there is none or a damaged one."""
+    try:
+        content = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None
+    return content if isinstance(content, dict) else None
+
+
+def _write(path: Path, content: dict[str, Any]) -> None:
+    fresh = path.with_suffix(".new")
+    fresh.write_text(json.dumps(content, indent=1) + "\n")
+    os.replace(fresh, path)

@@ -1,0 +1,268 @@
+"""The dashboard of a project in Weights & Biases: return, bytes, return against bytes, thresholds.
+
+`python evaluate.py mode=dashboard` makes it where a key is, and writes it as a file elsewhere.
+Every name on it is a column of metrics.csv, a field of summary.json or a key of the configuration.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from rlmem.errors import UserError
+
+NAME = "rlmem"
+# Keys that the W&B logger sends besides the rows.
+MEMORY_TABLE = "memory_components"
+THRESHOLD_TABLE = "thresholds"
+THRESHOLD_COLUMNS = ("activation", "habituation", "eval_return_mean", "memory_bytes_peak", "seed")
+VIDEO = "evaluation_video"
+
+RETURNS = ("eval_return_mean", "train_return_mean")
+MEMORY = ("memory_bytes", "memory_entries", "bytes_per_transition")
+COMPONENTS = (
+    "frames",
+    "open_chunks",
+    "frames_on_disk",
+    "actions",
+    "rewards",
+    "index",
+    "priorities",
+    "sampler_history",
+    "prototypes",
+    "embeddings",
+    "contexts",
+    "node_state",
+    "links",
+    "edges",
+    "sampler_tree",
+    "projection",
+    "env_state",
+)
+SPEED = ("env_steps_per_second", "act_us", "env_us", "insert_us", "sample_us")
+LEARNING = (
+    "loss",
+    "td_error_mean",
+    "td_error_median",
+    "td_error_max",
+    "td_error_std",
+    "correlation_count",
+    "weight_min",
+    "epsilon",
+)
+THRESHOLDS = ("threshold.activation", "threshold.habituation")
+SCORE, BYTES = "eval_return_mean", "memory_bytes_peak"
+COLOURS = ((0, "#440154"), (50, "#21918c"), (100, "#fde725"))  # viridis, by per cent
+
+HEATMAP_NAME = "rlmem-thresholds"
+HEATMAP = {
+    "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
+    "title": "Mean evaluation return by GWR's thresholds",
+    "data": {"name": "wandb"},
+    "mark": {"type": "rect", "tooltip": True},
+    "encoding": {
+        "x": {"field": "${field:x}", "type": "ordinal", "title": "activation threshold"},
+        "y": {
+            "field": "${field:y}",
+            "type": "ordinal",
+            "sort": "descending",
+            "title": "habituation threshold",
+        },
+        "color": {
+            "field": "${field:color}",
+            "type": "quantitative",
+            "aggregate": "mean",
+            "scale": {"scheme": "viridis"},
+            "title": "return",
+        },
+    },
+}
+
+
+def has_key(wandb: Any) -> bool:
+    """Whether W&B has credentials: in the environment, its settings or ~/.netrc; asks nobody."""
+    return bool(wandb.login(prompt=False, verify=False))
+
+
+def dashboard(entity: str, project: str) -> Any:
+    """The `wandb_workspaces.workspaces.Workspace`; needs neither key nor network.
+
+    Args:
+        entity: W&B user or team; it owns the chart that the heatmap is drawn by.
+        project: W&B project.
+
+    Raises:
+        UserError: wandb-workspaces is not installed.
+    """
+    ws, wr = _library()
+    sections = {
+        "Return": [_lines(wr, name) for name in RETURNS],
+        "Return against bytes": [_scatter(wr, SCORE), _scatter(wr, "human_normalized_score")],
+        "Memory": [_lines(wr, name) for name in MEMORY] + _components(wr),
+        "Thresholds": _thresholds(wr, entity),
+        "Speed": [_lines(wr, name) for name in SPEED],
+        "Learning": [_lines(wr, name) for name in LEARNING],
+        "Videos": [wr.MediaBrowser(title="First episode of each evaluation", media_keys=[VIDEO])],
+    }
+    return ws.Workspace(
+        entity=entity,
+        project=project,
+        name=NAME,
+        sections=[
+            ws.Section(
+                name=name,
+                panels=panels,
+                is_open=name not in ("Learning", "Videos"),
+                panel_settings=ws.SectionPanelSettings(x_axis="env_steps"),
+            )
+            for name, panels in sections.items()
+        ],
+        settings=ws.WorkspaceSettings(x_axis="env_steps", max_runs=100),
+        runset_settings=ws.RunsetSettings(
+            pinned_columns=[
+                "run:displayName",
+                "run:state",
+                f"summary:{SCORE}",
+                f"summary:{BYTES}",
+                "config:run.value.id",
+                "config:run.value.segment",
+            ]
+        ),
+    )
+
+
+def definition(entity: str | None, project: str) -> dict[str, Any]:
+    """What W&B would be sent, as plain containers."""
+    view = dashboard(entity or "", project)._to_model()
+    return {
+        "entity": entity,
+        "project": project,
+        "name": NAME,
+        "custom_charts": {HEATMAP_NAME: HEATMAP},
+        "spec": view.spec.model_dump(mode="json", by_alias=True, exclude_none=True),
+    }
+
+
+def write_dashboard(entity: str | None, project: str, out: Path) -> str:
+    """Make the dashboard at W&B where there is a key, else write its definition to a file.
+
+    Args:
+        entity: W&B user or team; None: the account's default.
+        project: W&B project; a run must have been sent to it.
+        out: the JSON file that is written without a key.
+
+    Returns:
+        The dashboard's address, or a sentence that says where the file is and what to do next.
+
+    Raises:
+        UserError: wandb-workspaces is not installed, or W&B refused.
+    """
+    _library()
+    import wandb
+
+    if has_key(wandb):
+        return _create(wandb, entity, project)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps(definition(entity, project), indent=2) + "\n")
+    again = f"python evaluate.py mode=dashboard project={project}"
+    again += f" entity={entity}" if entity else ""
+    return f"no W&B key here: the dashboard is written to {out}; after `wandb login`, run: {again}"
+
+
+def _create(wandb: Any, entity: str | None, project: str) -> str:
+    try:
+        api = wandb.Api()
+        owner = entity or api.default_entity
+        try:
+            api.create_custom_chart(
+                entity=owner,
+                name=HEATMAP_NAME,
+                display_name="rlmem thresholds",
+                spec_type="vega2",
+                access="private",
+                spec=HEATMAP,
+            )
+        except Exception as error:  # it is there already, or the server knows no custom charts
+            print(f"W&B made no new heatmap chart ({_first_line(error)})", flush=True)
+        return dashboard(owner, project).save().url
+    except Exception as error:  # wandb and its transport raise several kinds
+        raise UserError(
+            f"project={project}: W&B did not make the dashboard ({_first_line(error)}); "
+            "it needs a project that runs were sent to, and an entity that you may write to"
+        ) from None
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def _library() -> tuple[Any, Any]:
+    try:
+        import wandb_workspaces.reports.v2 as wr
+        import wandb_workspaces.workspaces as ws
+    except ImportError:
+        raise UserError(
+            "mode=dashboard needs wandb-workspaces: pip install 'rlmem[wandb]'"
+        ) from None
+    return ws, wr
+
+
+def _lines(wr: Any, metric: str) -> Any:
+    """Mean and deviation over each W&B group: over the seeds."""
+    return wr.LinePlot(
+        title=metric,
+        x="env_steps",
+        y=[metric],
+        groupby="Group",
+        groupby_aggfunc="mean",
+        groupby_rangefunc="stddev",
+        max_runs_to_show=100,
+    )
+
+
+def _components(wr: Any) -> list[Any]:
+    names = [f"memory/{component}" for component in COMPONENTS]
+    stacked = wr.LinePlot(
+        title="memory by component, of the first run in the list",
+        x="env_steps",
+        y=names,
+        plot_type="stacked-area",
+        max_runs_to_show=1,
+    )
+    table = wr.WeavePanelSummaryTable(table_name=MEMORY_TABLE)
+    return [stacked, table, *(_lines(wr, name) for name in names)]
+
+
+def _scatter(wr: Any, score: str) -> Any:
+    return wr.ScatterPlot(
+        title=f"{score} against {BYTES}",
+        x=wr.SummaryMetric(BYTES),
+        y=wr.SummaryMetric(score),
+        log_x=True,
+    )
+
+
+def _thresholds(wr: Any, entity: str) -> list[Any]:
+    """The heatmap, and two panels of W&B's own that show the same without a chart of ours."""
+    activation, habituation = THRESHOLDS
+    gradient = [wr.GradientPoint(color=colour, offset=offset) for offset, colour in COLOURS]
+    heatmap = wr.CustomChart(
+        # The same query as wandb.plot_table's.
+        query={"id": {}, "name": {}, "summaryTable": {"tableKey": THRESHOLD_TABLE}},
+        chart_name=f"{entity}/{HEATMAP_NAME}",
+        chart_fields={"x": "activation", "y": "habituation", "color": SCORE},
+    )
+    scatter = wr.ScatterPlot(
+        title=f"{SCORE} by thresholds",
+        x=wr.Config(activation),
+        y=wr.Config(habituation),
+        z=wr.SummaryMetric(SCORE),
+        gradient=gradient,
+    )
+    columns = [wr.Config(activation), wr.Config(habituation)]
+    columns += [wr.SummaryMetric(BYTES), wr.SummaryMetric(SCORE)]
+    parallel = wr.ParallelCoordinatesPlot(
+        title="thresholds, bytes and return",
+        columns=[wr.ParallelCoordinatesPlotColumn(metric=column) for column in columns],
+        gradient=gradient,
+    )
+    return [heatmap, scatter, parallel]

@@ -1,0 +1,184 @@
+"""What a sweep leaves in its folder: the jobs that were asked for, and why one failed."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hydra import compose as hydra_compose
+from hydra import initialize_config_dir
+from omegaconf import DictConfig
+
+from rlmem.analysis.status import read_status
+from rlmem.config import CONF_DIR, compose, run_hydra
+from rlmem.config.objective import directions, objective_value
+from rlmem.config.sweep import at_once
+from rlmem.config.validate import check
+from rlmem.errors import UserError
+
+
+def task(cfg: DictConfig) -> Any:
+    """Stand in for a training: seeds choose how it ends, until a file says that all is well."""
+    Path(cfg.paths.output_dir, "ran").touch()
+    if not Path("mended").exists():
+        if cfg.seed == 7:
+            raise UserError("env=pong: not installed")
+        if cfg.seed == 8:
+            raise RuntimeError("a\nbug")
+        if cfg.seed == 9:
+            raise KeyboardInterrupt
+    return float(cfg.seed)
+
+
+@pytest.fixture(autouse=True)
+def in_a_fresh_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def sweep(*argv: str) -> int:
+    return run_hydra(task, "train", ["-m", *argv, "hydra.sweep.dir=sweep"])
+
+
+def commands() -> list[dict[str, Any]]:
+    return json.loads(Path("sweep/sweep.json").read_text())["commands"]
+
+
+def test_the_jobs_that_never_start_are_known() -> None:
+    assert sweep("seed=1,9,2", "memory=per") == 130
+    (command,) = commands()
+    assert command["overrides"] == ["seed=1,9,2", "memory=per"]
+    assert (command["launcher"], command["at_once"], command["trials"]) == ("basic", 1, 0)
+    assert command["jobs"] == {
+        f"memory=per+seed={seed}": [f"seed={seed}", "memory=per"] for seed in (1, 9, 2)
+    }
+    assert not Path("sweep/memory=per+seed=2").exists()
+    assert read_status(Path("sweep")).counts["missing"] == 3  # a stand-in leaves no run
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["agent.network.hidden=[64,64],[32]", "memory/sampler=rank"],
+        ["logger=[csv]", "debug=true", "experiment=grid", "hydra.searchpath=[file://mine]"],
+        ["label='a b','c=d'", "seed=range(2)"],
+        ["memory=glob(per*)"],
+        ["seed=1,2", "hydra.sweep.subdir=${hydra.job.num}"],
+    ],
+)
+def test_the_names_are_those_of_the_folders(argv: list[str]) -> None:
+    Path("mine/experiment").mkdir(parents=True)
+    text = "# @package _global_\nhydra: {sweeper: {params: {seed: '1,2'}}}\n"
+    Path("mine/experiment/grid.yaml").write_text(text)
+    assert sweep(*argv) == 0
+    (command,) = commands()
+    assert sorted(command["jobs"]) == sorted(str(p.parent.name) for p in Path().rglob("ran"))
+
+
+def test_commands_for_one_folder_come_together() -> None:
+    sweep("seed=1,2")
+    sweep("seed=3")
+    sweep("seed=1,2")
+    assert [list(command["jobs"]) for command in commands()] == [["seed=3"], ["seed=1", "seed=2"]]
+
+
+@pytest.mark.parametrize("argv", [["memory=per,grw"], ["agent.lrr=1,2"], ["seed=interval(0,1)"]])
+def test_a_wrong_command_is_taken_back(argv: list[str]) -> None:
+    sweep("seed=1")
+    before = commands()
+    assert sweep(*argv) == 2
+    assert commands() == before
+
+
+def test_failed_jobs_are_listed_and_the_same_command_runs_them_again(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    assert sweep("seed=8,1,7") == 1
+    err = capfd.readouterr().err
+    lines = err[err.index("rlmem: 2 failed in sweep; the same command") :].splitlines()[1:]
+    assert lines == ["  seed=8  RuntimeError: a bug", "  seed=7  env=pong: not installed"]
+    status = read_status(Path("sweep"))
+    assert {job.name: job.error for job in status.of("failed")} == {
+        "seed=8": "RuntimeError: a bug",
+        "seed=7": "env=pong: not installed",
+    }
+    Path("mended").touch()
+    assert sweep("seed=8,1,7") == 0
+    assert "failed" not in capfd.readouterr().err
+    assert not list(Path("sweep").rglob("error.json"))
+
+
+def test_a_job_whose_values_do_not_go_together_leaves_its_error() -> None:
+    assert sweep("memory.capacity=10,1000", "agent.batch_size=32") == 2
+    (job,) = read_status(Path("sweep")).of("failed")
+    assert job.error is not None
+    assert job.error.startswith("memory.capacity=10: less than one batch")
+
+
+@pytest.mark.parametrize(
+    ("argv", "expected"),
+    [
+        (["hydra/launcher=joblib"], os.cpu_count()),
+        (["hydra/launcher=joblib", "hydra.launcher.n_jobs=2"], 2),
+        (["hydra/launcher=joblib", "hydra.launcher.n_jobs=2", "hydra.sweeper.max_batch_size=1"], 1),
+    ],
+)
+def test_how_many_run_at_once_is_known(argv: list[str], expected: int) -> None:
+    pytest.importorskip("hydra_plugins.hydra_joblib_launcher")
+    with initialize_config_dir(str(CONF_DIR), version_base="1.3"):
+        cfg = hydra_compose("train", argv, return_hydra_config=True)
+    assert at_once(cfg.hydra, 100) == expected
+
+
+@pytest.mark.parametrize(
+    ("launcher", "key", "value"),
+    [
+        ("joblib", "batch_size", "'1'"),
+        ("submitit_local", "timeout_min", "1440"),
+        ("submitit_slurm", "max_num_timeout", "20"),
+        ("submitit_slurm", "array_parallelism", "64"),
+    ],
+)
+def test_the_launchers_have_our_defaults(
+    launcher: str, key: str, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip(f"hydra_plugins.hydra_{launcher.split('_')[0]}_launcher")
+    argv = [f"hydra/launcher={launcher}", "--cfg", "hydra", "-p", "hydra.launcher"]
+    assert run_hydra(task, "train", argv) == 0
+    assert f"\n{key}: {value}\n" in capsys.readouterr().out
+
+
+SUMMARY = {"eval_return_mean": 12.0, "memory_bytes_peak": 2048}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "value"),
+    [
+        ([], 12.0),
+        (["objective=return_and_bytes"], (12.0, 2048)),
+        (["objective=return_at_budget", "objective.budget=2KiB"], 12.0),
+        (["objective=return_at_budget", "objective.budget=2047"], float("-inf")),
+    ],
+)
+def test_the_objective(overrides: list[str], value: Any) -> None:
+    cfg = compose("train", overrides)
+    check(cfg)
+    assert objective_value(cfg, SUMMARY) == value
+    assert (directions(cfg.objective.kind) == "maximize") == isinstance(value, float)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "line"),
+    [
+        (["objective.kind=bytes"], "objective.kind=bytes: no such objective; available: eval_ret"),
+        (["objective=return_at_budget"], "objective.budget is not set; give it, such as obj"),
+        (["objective.budget=2MiB"], "only objective=return_at_budget reads it"),
+        (
+            ["objective=return_at_budget", "objective.budget=2MB2"],
+            "objective.budget=2MB2 is not a number of bytes",
+        ),
+    ],
+)
+def test_an_objective_that_cannot_be(overrides: list[str], line: str) -> None:
+    with pytest.raises(UserError, match=line):
+        check(compose("train", overrides))

@@ -1,0 +1,106 @@
+"""Sweeps of real runs: in other processes, cut off by a scheduler, and a search."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from omegaconf import DictConfig
+
+from rlmem.analysis.status import read_status
+from rlmem.data.stream import EnvStepStream
+from tests.jobs.helpers import TINY, TINY_GWR, rows_of, summary_of
+
+ROOT = Path(__file__).parents[2]
+
+
+def train_or_be_stopped(cfg: DictConfig) -> Any:
+    """Train; a run that starts gets SIGUSR2 at 201 env steps, as from Slurm at its time's end."""
+    from rlmem.jobs.train import train
+
+    draw, starts = EnvStepStream._draw, not Path(cfg.paths.output_dir, "checkpoints").exists()
+
+    def draw_or_stop(stream: EnvStepStream) -> Any:
+        if starts and stream.env_steps == 201:
+            os.kill(os.getpid(), signal.SIGUSR2)
+        return draw(stream)
+
+    EnvStepStream._draw = draw_or_stop  # type: ignore[method-assign]
+    return train(cfg)
+
+
+def command(
+    folder: Path, *argv: str, task: str = "rlmem.cli:_train"
+) -> subprocess.CompletedProcess:
+    """`python train.py ...` in a fresh process, with another task in place of training."""
+    module, name = task.split(":")
+    code = (
+        "import sys; from rlmem.config import run_hydra; "
+        f"from {module} import {name}; sys.exit(run_hydra({name}, 'train', {list(argv)}))"
+    )
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=folder,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", ["joblib", "submitit_local"])
+def test_a_launcher_runs_jobs_which_then_are_done(tmp_path: Path, launcher: str) -> None:
+    pytest.importorskip(f"hydra_plugins.hydra_{launcher.split('_')[0]}_launcher")
+    argv = ["-m", "memory=uniform,per", *TINY, "hydra.sweep.dir=sweep"]
+    argv += [f"hydra/launcher={launcher}"]
+    done = command(tmp_path, *argv)
+    assert done.returncode == 0, done.stderr
+    status = read_status(tmp_path / "sweep")
+    assert status.counts["done"] == len(status.jobs) == 2
+    files = [tmp_path / "sweep" / job.name / "summary.json" for job in status.jobs]
+    assert {summary_of(file.parent)["memory"] for file in files} == {"uniform", "per"}
+    before = [file.stat().st_mtime_ns for file in files]
+    again = command(tmp_path, *argv)
+    assert again.returncode == 0, again.stderr
+    assert [file.stat().st_mtime_ns for file in files] == before
+
+
+@pytest.mark.slow
+def test_a_job_whose_time_is_over_is_saved_and_goes_on(tmp_path: Path) -> None:
+    pytest.importorskip("hydra_plugins.hydra_submitit_launcher")
+    argv = ["-m", "seed=0", *TINY, "hydra.sweep.dir=sweep"]
+    done = command(
+        tmp_path,
+        *argv,
+        "hydra/launcher=submitit_local",
+        task="tests.jobs.test_sweeps:train_or_be_stopped",
+    )
+    assert done.returncode == 0, done.stderr
+    (log,) = (tmp_path / "sweep/.submitit").glob("*/*_log.out")
+    text = log.read_text()
+    assert "SIGUSR2: saving, then stopping" in text
+    assert "resumed at 201 env steps" in text
+    (job,) = read_status(tmp_path / "sweep").of("done")
+    folder = tmp_path / "sweep" / job.name
+    assert summary_of(folder)["env_steps"] == 300
+    assert [row["env_steps"] for row in rows_of(folder / "metrics.csv")][-1] == "300"
+
+
+@pytest.mark.slow
+def test_a_search_and_going_on_with_it(tmp_path: Path) -> None:
+    pytest.importorskip("hydra_plugins.hydra_optuna_sweeper")
+    argv = ["hparams_search=gwr_thresholds", *TINY_GWR, *TINY, "hydra.sweep.dir=search"]
+    for trials in (2, 3):
+        done = command(tmp_path, *argv, f"hydra.sweeper.n_trials={trials}")
+        assert done.returncode == 0, done.stderr
+        status = read_status(tmp_path / "search")
+        assert status.counts["done"] == len(status.jobs) == trials
+    best = (tmp_path / "search/optimization_results.yaml").read_text()
+    scores = [summary_of(tmp_path / "search" / job.name)["eval_return_mean"] for job in status.jobs]
+    assert f"best_value: {max(scores)}" in best
