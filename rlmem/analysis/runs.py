@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import yaml
 
+from rlmem.analysis.sweep_files import SweepFiles
+
 # What is read of metrics.csv.
 CURVES = ("frames", "seconds", "train_return_mean", "memory_bytes", "insert_us", "sample_us")
 NOT_RUNS = {"checkpoints", ".hydra", "wandb", "videos", "report", ".git", ".venv"}
@@ -227,6 +229,7 @@ def collect(folders: Sequence[Path], outsiders: Sequence[Path] = ()) -> Collecti
                 found.runs.append(read_run(run_dir))
             except ValueError as error:
                 found.left_out.append((str(run_dir), str(error)))
+        _add_unstarted(found, folder)
     environments = {run.env_id for run in found.runs}
     default = environments.pop() if len(environments) == 1 else None
     for path in outsiders:
@@ -236,6 +239,21 @@ def collect(folders: Sequence[Path], outsiders: Sequence[Path] = ()) -> Collecti
             found.left_out.append((str(path), str(error)))
     _note(found)
     return found
+
+
+def _add_unstarted(found: Collection, folder: Path) -> None:
+    """The jobs that a sweep was asked for and that left no run."""
+    files = SweepFiles(folder)
+    asked = files.asked().jobs
+    unstarted = [
+        files.job(name, overrides)
+        for name, overrides in asked.items()
+        if not (folder / name / "config.yaml").exists()
+    ]
+    failed = [job for job in unstarted if job.state == "failed"]
+    found.left_out += [(str(folder / job.name), f"failed: {job.error}") for job in failed]
+    if missing := len(unstarted) - len(failed):
+        found.notes.append(f"{folder}: {missing} of {len(asked)} jobs have not started")
 
 
 def _note(found: Collection) -> None:

@@ -1,5 +1,6 @@
 """Reading runs: whole ones, broken ones, and those of others."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -72,6 +73,19 @@ def test_what_makes_a_comparison_unclean_is_said(tmp_path: Path) -> None:
     reasons = dict(found.left_out)
     assert reasons[str(tmp_path / "c")] == "failed: ValueError: no luck"
     assert "has not ended" in reasons[str(tmp_path / "d")]
+
+
+def test_jobs_of_a_sweep_that_left_no_run_are_said(tmp_path: Path) -> None:
+    make_run(tmp_path / "seed=0")
+    (tmp_path / "seed=1").mkdir()
+    (tmp_path / "seed=1/error.json").write_text('{"error": "no such game"}')
+    jobs = {f"seed={seed}": [f"seed={seed}"] for seed in range(3)}
+    command = {"jobs": jobs, "trials": 0, "at_once": 1}
+    (tmp_path / "sweep.json").write_text(json.dumps({"commands": [command]}))
+    found = collect([tmp_path])
+    assert [run.seed for run in found.runs] == [0]
+    assert found.left_out == [(str(tmp_path / "seed=1"), "failed: no such game")]
+    assert found.notes == [f"{tmp_path}: 1 of 3 jobs have not started"]
 
 
 OUTSIDER = """env_steps,return,bytes,seed,label

@@ -114,7 +114,11 @@ def test_what_works_passes(given: str) -> None:
     [
         ("mode=score", "run is not set; give the run directory, such as run=outputs/..."),
         ("mode=plot", "runs=[]: nothing to plot; give run directories, such as runs=[a,b]"),
-        ("mode=plt", "mode=plt: no such mode; did you mean plot? Available: plot, score"),
+        (
+            "mode=plt",
+            "mode=plt: no such mode; did you mean plot? Available: dashboard, "
+            "plot, report, score, status",
+        ),
         ("run=x episodes=0", "episodes=0: must be at least 1"),
         ("run=x checkpoint=lst", "checkpoint=lst: no such checkpoint; did you mean last?"),
         ("rn=x", "rn=x: no such key; did you mean run?"),
