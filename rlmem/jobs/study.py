@@ -229,13 +229,18 @@ def report_study(study: Study) -> Report | None:
     runs = study.folder / "runs"
     if not runs.is_dir():
         return None
-    missing = [
-        f"not run: {column}, {row} ({found} of {len(study.seeds(column))} seeds)"
-        for column in study.columns
-        for row in study.labels()
-        if (found := study.finished(column, row)) < len(study.seeds(column))
-    ]
+    missing = [note for column in study.columns if (note := _missing(study, column))]
     report = write_report([runs], study.folder, notes=missing)
     columns = {slug(column): column for column in study.columns}
     write_table(report.cells, columns, study.labels(), study.folder / "table.md")
     return report
+
+
+def _missing(study: Study, column: str) -> str | None:
+    """What of a column was not run, as a line of the page."""
+    seeds = len(study.seeds(column))
+    found = {label: study.finished(column, label) for label in study.labels()}
+    if not any(found.values()):
+        return f"{column}: not run"
+    lacking = [f"{label} ({n} of {seeds})" for label, n in found.items() if n < seeds]
+    return f"{column}: not all seeds were run: {', '.join(lacking)}" if lacking else None

@@ -69,7 +69,8 @@ def test_the_table_says_what_was_run_and_what_is_missing(study: Path) -> None:
     assert line_of(study, "CartPole", "broken")[1:3] == ["0", "missing"]
     assert line_of(study, "Acrobot", "uniform")[1:3] == ["0", "missing"]
     page = (study / "index.html").read_text()
-    assert "not run: Acrobot, uniform (0 of 1 seeds)" in page
+    assert "Acrobot: not run" in page
+    assert "CartPole: not all seeds were run: broken (0 of 2)" in page
 
 
 @pytest.mark.slow
