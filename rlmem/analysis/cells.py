@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,7 @@ NO_SETTING = (
     "objective",
 )
 SHARED = ("memory.capacity", "memory.budget", "memory.storage.kind")  # of all memories
+THRESHOLDS = "threshold.activation", "threshold.habituation"
 POINTS = 200  # of a curve
 # Ten clear colours, then their lighter twins (matplotlib's tab20).
 COLOURS = [
@@ -53,6 +55,8 @@ class Cell:
         number: unique in a report.
         place: among the cells of its environment.
         setting: key -> value of what sets it apart from the environment's other cells.
+        metric: what a run's return is: `eval_return_mean`, the final evaluation's, or
+            `train_return_mean`, of the last training episodes; one for an environment.
     """
 
     number: int
@@ -62,6 +66,7 @@ class Cell:
     label: str
     setting: dict[str, Any]
     runs: list[RunData]
+    metric: str = "eval_return_mean"
 
     @property
     def colour(self) -> str:
@@ -77,11 +82,6 @@ class Cell:
         """A number of the summaries of the finished runs that have it, float64 [n]."""
         values = np.array([run.number(name) for run in self.finished], np.float64)
         return values[~np.isnan(values)]
-
-    @property
-    def metric(self) -> str:
-        """What a run's return is: the final evaluation's, else of the last training episodes."""
-        return "eval_return_mean" if len(self.values("eval_return_mean")) else "train_return_mean"
 
     @cached_property
     def returns(self) -> np.ndarray:
@@ -112,18 +112,20 @@ class Cell:
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Mean curve over the seeds with 95 % intervals: x, value, low, high, each [POINTS].
 
-        Runs that are not finished count as far as they came; outside of a run's own range it is
-        left out.
+        It spans what all its runs have, so that no run's end makes a step. The runs are the
+        finished ones; a cell without any shows the others.
         """
         lines = []
-        for run in self.runs:
+        for run in self.finished or self.runs:
             known = np.isfinite(run.curves[column]) & np.isfinite(run.curves[over])
             if known.any():
                 lines.append((run.curves[over][known], run.curves[column][known]))
-        if not lines:
+        first = max((x[0] for x, _ in lines), default=0.0)
+        last = min((x[-1] for x, _ in lines), default=-1.0)
+        if first > last:
             return np.empty(0), np.empty(0), np.empty(0), np.empty(0)
-        x = np.linspace(min(a[0] for a, _ in lines), max(a[-1] for a, _ in lines), POINTS)
-        table = np.stack([np.interp(x, a, b, left=np.nan, right=np.nan) for a, b in lines])
+        x = np.linspace(first, last, POINTS)
+        table = np.stack([np.interp(x, a, b) for a, b in lines])
         return (x, *curve_estimate(table, row_mean, widen=True))
 
 
@@ -152,31 +154,45 @@ def make_cells(runs: Sequence[RunData]) -> list[Cell]:
     """Cells of all environments, in the order of their names; each run is in one."""
     cells: list[Cell] = []
     for env_id in sorted({run.env_id for run in runs}):
-        here = [run for run in runs if run.env_id == env_id]
-        groups: dict[tuple, list[tuple[RunData, dict[str, Any]]]] = defaultdict(list)
-        for run, setting in zip(here, distinctions(here), strict=True):
-            # A label that was given says by itself which runs belong together.
-            label = run.config.get("label")
-            key = (
-                (label,) if label else (None, run.memory, *(f"{k}={v}" for k, v in setting.items()))
-            )
-            groups[key].append((run, setting))
-        ordered = sorted(groups.items(), key=lambda group: _order(group[1]))
-        for place, ((label, *_), members) in enumerate(ordered):
-            first = members[0][1]
-            setting = {k: v for k, v in first.items() if all(s.get(k) == v for _, s in members)}
-            runs_here = sorted((run for run, _ in members), key=lambda run: run.seed)
-            memory = runs_here[0].memory
-            label = label or make_label(memory, setting)
-            cells.append(Cell(len(cells), place, env_id, memory, label, setting, runs_here))
+        cells += _cells_of([run for run in runs if run.env_id == env_id], len(cells))
+    return cells
+
+
+def _cells_of(runs: Sequence[RunData], number: int) -> list[Cell]:
+    """The cells of one environment."""
+    groups: dict[tuple, list[tuple[RunData, dict[str, Any]]]] = defaultdict(list)
+    for run, setting in zip(runs, distinctions(runs), strict=True):
+        # A label that was given says by itself which runs belong together.
+        parts = (
+            [run.label] if run.label else [run.memory, *(f"{k}={v}" for k, v in setting.items())]
+        )
+        groups[(run.outsider is not None, bool(run.label), *parts)].append((run, setting))
+    cells: list[Cell] = []
+    for members in sorted(groups.values(), key=_order):
+        first = members[0][1]
+        setting = {k: v for k, v in first.items() if all(s.get(k) == v for _, s in members)}
+        here = sorted((run for run, _ in members), key=lambda run: run.seed)
+        label = here[0].label or make_label(here[0].memory, setting)
+        taken = {cell.label for cell in cells}
+        more = (f"{label} #{k}" for k in range(2, len(groups) + 2))
+        names = chain([label, f"{label} ({here[0].folder.name})"], more)
+        unique = next(name for name in names if name not in taken)
+        place = len(cells)
+        cells.append(
+            Cell(number + place, place, runs[0].env_id, here[0].memory, unique, setting, here)
+        )
+    # One measure for all: an evaluation is not set against the episodes of training.
+    ended = [cell for cell in cells if cell.finished]
+    if not all(len(cell.values("eval_return_mean")) for cell in ended):
+        for cell in cells:
+            cell.metric = "train_return_mean"
     return cells
 
 
 def _order(members: list[tuple[RunData, dict[str, Any]]]) -> tuple:
     run, setting = members[0]
     values = [_natural(value) for _, value in sorted(setting.items())]
-    label = str(run.config.get("label") or "")
-    return (run.outsider is not None, run.memory, label, len(values), values)
+    return (run.outsider is not None, run.memory, run.label or "", len(values), values)
 
 
 def _natural(value: Any) -> tuple[int, float, str]:
@@ -195,7 +211,7 @@ def distinctions(runs: Sequence[RunData]) -> list[dict[str, Any]]:
     A key that belongs to one kind of memory counts among the runs of that memory only: that PER
     has an exponent and uniform replay has none is said by their names.
     """
-    flat = [_settings(run) for run in runs]
+    flat = [_settings(run) if run.outsider is None else {} for run in runs]
     names = [s.get("memory.name") for s in flat]
     inside: dict[Any, set[str]] = {}
     for name in set(names):

@@ -10,7 +10,7 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from rlmem.analysis.cells import Cell
+from rlmem.analysis.cells import THRESHOLDS, Cell
 from rlmem.analysis.statistics import (
     Estimate,
     pareto_frontier,
@@ -21,6 +21,7 @@ from rlmem.analysis.statistics import (
 MIB = 2**20
 STYLE: Any = {
     "svg.fonttype": "none",  # text stays text
+    "text.parse_math": False,  # a label with dollars is no formula
     "svg.hashsalt": "rlmem",  # the same runs give the same file
     "font.family": "sans-serif",
     "font.size": 9,
@@ -33,6 +34,7 @@ STYLE: Any = {
     "legend.fontsize": 8,
 }
 MOST_IN_LEGEND = 12  # cells; with more, neither legend nor bands could be read
+LONGEST = 60  # characters of a label
 MOST_COMPARED, MOST_WITH_BOUNDS = 24, 12
 
 
@@ -55,10 +57,26 @@ def save(drawn: Figure, folder: Path, name: str) -> str:
 
 def _legend(drawn: Figure, axes: Axes) -> None:
     """Below the figure, in as many columns as there is room for; none for one or too many."""
-    handles, labels = axes.get_legend_handles_labels()
+    handles: list[Any] = list(axes.containers) or [
+        line for line in axes.lines if not str(line.get_label()).startswith("_")
+    ]
+    labels = [str(handle.get_label()) for handle in handles]
     if 1 < len(labels) <= MOST_IN_LEGEND:
         room = int(drawn.get_figwidth() * 16 / (max(map(len, labels)) + 7))
         drawn.legend(handles, labels, loc="outside lower center", ncols=max(1, min(4, room)))
+
+
+def short(label: str) -> str:
+    """A label as figures show it. matplotlib leaves out what begins with an underscore."""
+    label = label if len(label) <= LONGEST else f"{label[: LONGEST - 3]}..."
+    return f" {label}" if label.startswith("_") else label
+
+
+def _uncounted(cells: Sequence[Cell]) -> str:
+    """For the title of a figure without a legend."""
+    return (
+        "" if len(cells) <= MOST_IN_LEGEND else f"; {len(cells)} settings, colours as on the page"
+    )
 
 
 @rc_context(STYLE)
@@ -77,7 +95,11 @@ def curves(cells: Sequence[Cell]) -> Figure:
             if not len(x):
                 continue
             at.plot(
-                x, value / unit, color=cell.colour, label=cell.label, gid=_gid(cell, "line", at)
+                x,
+                value / unit,
+                color=cell.colour,
+                label=short(cell.label),
+                gid=_gid(cell, "line", at),
             )
             if len(cells) <= MOST_IN_LEGEND and np.isfinite(low).any():
                 band = at.fill_between(x, low / unit, high / unit, color=cell.colour, alpha=0.18,
@@ -88,7 +110,7 @@ def curves(cells: Sequence[Cell]) -> Figure:
             at.set_ylim(0, None)
         if number == 0:
             bands = ", 95 % intervals" if len(cells) <= MOST_IN_LEGEND else ""
-            at.set_title(f"last 100 training episodes; mean over seeds{bands}")
+            at.set_title(f"last 100 training episodes; mean over seeds{bands}{_uncounted(cells)}")
     _legend(drawn, axes[0, 0])
     return drawn
 
@@ -124,20 +146,26 @@ def return_against_bytes(cells: Sequence[Cell]) -> Figure | None:
             color=cell.colour,
             capsize=2,
             gid=_gid(cell, "point", at),
-            label=cell.label,
+            label=short(cell.label),
         )
+    if len(points) > MOST_IN_LEGEND:
+        for k in best:
+            at.annotate(short(points[k][0].label), (cost[k], gain[k]), xytext=(6, 4), size=7,
+                        textcoords="offset points")  # fmt: skip
     if cost.min() > 0 and cost.max() / cost.min() > 8:
         at.set_xscale("log")
     at.xaxis.set_major_formatter("{x:g}")
     at.set(xlabel="memory held at most [MiB]", ylabel=_return_name(cells))
     at.margins(x=0.08)
     _legend(drawn, at)
-    at.set_title("grey: frontier (no other point has more return with fewer bytes)")
+    at.set_title(
+        f"grey: frontier (no other point has more return with fewer bytes){_uncounted(cells)}"
+    )
     return drawn
 
 
 def _return_name(cells: Sequence[Cell]) -> str:
-    trained = any(cell.metric == "train_return_mean" for cell in cells if len(cell.returns))
+    trained = cells[0].metric == "train_return_mean"
     return "return, last 100 training episodes" if trained else "return of the final evaluation"
 
 
@@ -149,10 +177,12 @@ def _errors(estimate: Estimate) -> list[list[float]] | None:
 
 @rc_context(STYLE)
 def heatmaps(cells: Sequence[Cell]) -> Figure | None:
-    """Return, bytes, entries and seconds over both thresholds; None unless both vary."""
-    keys = "threshold.activation", "threshold.habituation"
-    grid = [cell for cell in cells if all(key in cell.setting for key in keys)]
-    rows, columns = (sorted({cell.setting[key] for cell in grid}) for key in keys)
+    """Return, bytes, entries and seconds over both thresholds; None unless both vary.
+
+    Args:
+        cells: that differ in their thresholds only.
+    """
+    rows, columns = (sorted({cell.setting[key] for cell in cells}) for key in THRESHOLDS)
     if len(rows) < 2 or len(columns) < 2:
         return None
     drawn, axes = figure(2.2 + 1.9 * len(columns), 1.8 + 1.1 * len(rows), 2, 2)
@@ -163,22 +193,19 @@ def heatmaps(cells: Sequence[Cell]) -> Figure | None:
         ("wall time [s]", lambda c: c.mean("wall_seconds"), "{:,.0f}"),
     ]
     for at, (title, value, form) in zip(axes.flat, panels, strict=True):
-        sums, counts = np.zeros((len(rows), len(columns))), np.zeros((len(rows), len(columns)))
-        for cell in grid:
+        table = np.full((len(rows), len(columns)), np.nan)
+        for cell in cells:
             place = tuple(
                 values.index(cell.setting[key])
-                for key, values in zip(keys, (rows, columns), strict=True)
+                for key, values in zip(THRESHOLDS, (rows, columns), strict=True)
             )
-            if np.isfinite(value(cell)):
-                sums[place] += value(cell)
-                counts[place] += 1
-        table = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+            table[place] = value(cell)
         at.grid(False)
         at.imshow(table, cmap="viridis", aspect="auto", origin="lower")
         at.set_xticks(range(len(columns)), [f"{v:g}" for v in columns])
         at.set_yticks(range(len(rows)), [f"{v:g}" for v in rows])
         at.set(xlabel="habituation threshold", ylabel="activation threshold", title=title)
-        middle = np.nanmean([np.nanmin(table), np.nanmax(table)]) if counts.any() else 0
+        middle = np.nanmean([np.nanmin(table), np.nanmax(table)]) if np.isfinite(table).any() else 0
         for (i, j), number in np.ndenumerate(table):
             known = np.isfinite(number)
             text = form.format(number) if known else "missing"
@@ -205,7 +232,8 @@ def improvement(by_method: dict[str, dict[str, Cell]]) -> Figure | None:
             p = probability_of_improvement([a for a, _ in pairs], [b for _, b in pairs])
             table[i, j] = p.value
             texts[i][j] = f"{p.value:.2f}"
-            if len(names) <= MOST_WITH_BOUNDS and p.low is not None:
+            bounds = p.low is not None and p.high is not None and p.low < p.high
+            if len(names) <= MOST_WITH_BOUNDS and bounds:
                 texts[i][j] += f"\n{p.low:.2f}-{p.high:.2f}"
     if not np.isfinite(table).any():
         return None
@@ -213,11 +241,13 @@ def improvement(by_method: dict[str, dict[str, Cell]]) -> Figure | None:
     at = axes[0, 0]
     at.grid(False)
     at.imshow(table, cmap="RdBu", vmin=0, vmax=1, aspect="auto")
-    at.set_xticks(range(len(names)), names, rotation=35, ha="right")
-    at.set_yticks(range(len(names)), names)
-    for (i, j), _ in np.ndenumerate(table):
-        at.text(j, i, texts[i][j], ha="center", va="center", size=7)
-    at.set_title("probability that the row's return is above the column's (95 % interval)")
+    shown = [short(name) for name in names]
+    at.set_xticks(range(len(names)), shown, rotation=35, ha="right")
+    at.set_yticks(range(len(names)), shown)
+    for (i, j), p in np.ndenumerate(table):
+        ink = "w" if abs(p - 0.5) > 0.3 else "k"
+        at.text(j, i, texts[i][j], ha="center", va="center", size=7, color=ink)
+    at.set_title("P(row above column), 95 % interval")
     return drawn
 
 
@@ -232,12 +262,13 @@ def profiles(scores: dict[str, list[np.ndarray]]) -> Figure | None:
     if not shown:
         return None
     highest = max(float(task.max()) for tasks in shown.values() for task in tasks)
-    taus = np.linspace(0, max(highest, 0.01) * 1.05, 101)
+    lowest = min(0.0, *(float(task.min()) for tasks in shown.values() for task in tasks))
+    taus = np.linspace(lowest, max(highest, 0.01) * 1.05, 101)
     drawn, axes = figure(7.2, 4)
     at = axes[0, 0]
     for number, (name, tasks) in enumerate(shown.items()):
         share, low, high = performance_profile(tasks, taus)
-        at.plot(taus, share, label=f"{name} ({len(tasks)} games)", color=f"C{number}")
+        at.plot(taus, share, label=f"{short(name)} ({len(tasks)} games)", color=f"C{number}")
         at.fill_between(taus, low, high, color=f"C{number}", alpha=0.18, linewidth=0)
     at.set(xlabel="human-normalised score", ylabel="share of runs above it", ylim=(0, 1.02))
     _legend(drawn, at)
@@ -260,7 +291,7 @@ def times(cells: Sequence[Cell]) -> Figure | None:
                 bar.patches[0].set_gid(_gid(cells[k], "bar", at))
                 at.text(value, place, f" {value:,.0f}", va="center", size=7)
         first = at is axes[0, 0]
-        at.set_yticks(range(len(rows)), [cells[k].label for k in rows] if first else [])
+        at.set_yticks(range(len(rows)), [short(cells[k].label) for k in rows] if first else [])
         at.invert_yaxis()
         at.set_title(title)
         at.margins(x=0.15)

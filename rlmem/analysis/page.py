@@ -25,6 +25,8 @@ TITLES = {
     "improvement": "Probability of improvement, over all environments that two settings share",
     "profiles": "Performance profiles",
 }
+NO_OVERRIDE = ("seed=", "hydra", "paths.", "resume=", "hparams_search=", "objective")
+NEWLINE = "\n"
 MOST_LISTED = 200  # of what was left out
 
 
@@ -113,7 +115,7 @@ def _table(cells: Sequence[Cell], environments: Sequence[str]) -> str:
 
 
 def _row(cell: Cell) -> str:
-    total, done = len(cell.runs), len(cell.finished)
+    total, done = len(cell.runs), len(cell.returns)
     size, seconds = cell.mean("memory_bytes_peak"), cell.mean("wall_seconds")
     columns: list[tuple[Any, str]] = [
         (done, str(done) if done == total else f"{done} of {total}"),
@@ -172,7 +174,7 @@ def _figure(name: str, svg: str) -> str:
     svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
     # Ids of several drawings in one page: each gets its figure's name.
     svg = re.sub(r'\bid="(?:c(\d+)-)?', lambda m: _identity(name, m[1]), svg)
-    svg = re.sub(r'(url\(#|href="#)', rf"\1{name}-", svg)
+    svg = re.sub(r'(url\(#|href="#)', lambda m: f"{m[1]}{name}-", svg)
     return (
         f'<figure id="{name}"><figcaption>{TITLES[kind]} '
         f'<a href="figures/{name}.png">PNG</a> <a href="figures/{name}.svg">SVG</a></figcaption>'
@@ -184,22 +186,24 @@ def _identity(name: str, cell: str | None) -> str:
     return f'id="{name}-' if cell is None else f'data-cell="{cell}" id="{name}-c{cell}-'
 
 
-def command(cell: Cell) -> str:
-    """The command that makes the cell's runs."""
-    seeds = ",".join(str(run.seed) for run in cell.runs)
-    overrides = [
-        override
-        for override in cell.runs[0].overrides
-        if not override.startswith(("seed=", "hydra", "paths.", "resume="))
-    ]
-    sweep = ["-m"] if len(cell.runs) > 1 else []
-    return shlex.join(["python", "train.py", *sweep, *overrides, f"seed={seeds}"])
+def commands(cell: Cell) -> list[str]:
+    """The commands that make the cell's runs, one for each set of overrides."""
+    seeds: dict[tuple[str, ...], list[int]] = {}
+    for run in cell.runs:
+        overrides = tuple(o for o in run.overrides if not o.startswith(NO_OVERRIDE))
+        seeds.setdefault(overrides, []).append(run.seed)
+    lines = []
+    for overrides, numbers in seeds.items():
+        chosen = ",".join(map(str, dict.fromkeys(numbers)))
+        sweep = ["-m"] if "," in chosen else []
+        lines.append(shlex.join(["python", "train.py", *sweep, *overrides, f"seed={chosen}"]))
+    return lines
 
 
 def _details(cell: Cell) -> str:
     lines = []
     if cell.runs[0].outsider is None:
-        lines.append(f"<pre>{escape(command(cell))}</pre>")
+        lines.append(f"<pre>{escape(NEWLINE.join(commands(cell)))}</pre>")
     if cell.setting:
         rows = "".join(
             f"<tr><td><code>{escape(key)}</code></td><td>{escape(str(value))}</td></tr>"

@@ -1,20 +1,23 @@
 """A report of runs: tables, figures and one page. Reads the runs' files only."""
 
 import csv
-import shutil
+import re
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from rlmem.analysis.cells import Cell, make_cells
+from rlmem.analysis.cells import THRESHOLDS, Cell, make_cells, make_label
 from rlmem.analysis.runs import Collection, collect
 from rlmem.analysis.statistics import Estimate
 from rlmem.errors import UserError
 
+OURS = "<title>rlmem: "  # in the head of a page
+KINDS = ("bytes", "curves", "thresholds", "times", "improvement", "profiles")
 NUMBERS = (  # of a run's summary
     "env_steps",
     "eval_return_mean",
@@ -62,9 +65,13 @@ def write_report(
     Raises:
         UserError: a folder is missing, nothing there is a run, or matplotlib is missing.
     """
-    for path in [*folders, *outsiders]:
-        if not path.exists():
-            raise UserError(f"sweep={path}: there is no such folder or file")
+    for key, paths in (("sweep", folders), ("outsiders", outsiders)):
+        for path in paths:
+            if not path.exists():
+                raise UserError(f"{key}={path}: there is no such folder or file")
+    page = out / "index.html"
+    if page.exists() and OURS not in page.read_text(errors="replace")[:1000]:
+        raise UserError(f"out={out}: holds an index.html that is no report; give another folder")
     collection = collect(folders, outsiders)
     collection.notes += notes
     if not collection.runs:
@@ -83,6 +90,7 @@ def write_report(
     report = Report(
         [str(f) for f in [*folders, *outsiders]], collection, make_cells(collection.runs)
     )
+    _note_uncounted(report)
     try:
         out.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=out) as fresh:
@@ -91,12 +99,38 @@ def write_report(
             (Path(fresh) / "figures").mkdir()
             report.figures = draw(report.cells, Path(fresh) / "figures")
             write_page(report, Path(fresh) / "index.html")
-            shutil.rmtree(out / "figures", ignore_errors=True)
-            for path in Path(fresh).iterdir():
-                path.replace(out / path.name)
+            _remove_figures(out / "figures")
+            for path in sorted(Path(fresh).rglob("*.*")):
+                path.replace(out / path.relative_to(fresh))
     except OSError as error:
         raise UserError(f"out={out}: cannot write there ({error.strerror or error})") from None
     return report
+
+
+def _remove_figures(folder: Path) -> None:
+    """Those of an older report; whatever else lies there stays."""
+    folder.mkdir(exist_ok=True)
+    for path in folder.iterdir():
+        if re.fullmatch(rf"({'|'.join(KINDS)})(-.*)?\.(png|svg)", path.name):
+            path.unlink()
+
+
+def _note_uncounted(report: Report) -> None:
+    """Finished runs that have no return, and seeds that a cell has more than once."""
+    found = report.collection
+    for cell in report.cells:
+        reason = f"finished, but has no {cell.metric}"
+        found.left_out += [
+            (str(run.folder), reason)
+            for run in cell.finished
+            if not np.isfinite(run.number(cell.metric))
+        ]
+        seeds = [run.seed for run in cell.finished]
+        twice = sorted({str(seed) for seed in seeds if seeds.count(seed) > 1})
+        if twice:
+            found.notes.append(
+                f"{cell.env_id}, {cell.label}: seed {', '.join(twice)} more than once"
+            )
 
 
 def _write_results(cells: Sequence[Cell], path: Path) -> None:
@@ -139,7 +173,7 @@ def _write_summary(cells: Sequence[Cell], path: Path) -> None:
         writer.writerow([*header, "insert_us", "sample_us"])
         for cell in cells:
             writer.writerow(
-                [cell.env_id, cell.memory, cell.label, len(cell.finished)]
+                [cell.env_id, cell.memory, cell.label, len(cell.returns)]
                 + [len(cell.runs) - len(cell.finished), cell.metric if len(cell.returns) else ""]
                 + interval(cell.return_mean)
                 + interval(cell.return_iqm)
@@ -156,16 +190,18 @@ def draw(cells: Sequence[Cell], folder: Path) -> list[tuple[str, str, str]]:
 
     def keep(env_id: str, name: str, figure: Any) -> None:
         if figure is not None:
-            file = "-".join(part for part in (name, env_id.replace("/", "-")) if part)
+            file = re.sub(r"[^\w.-]+", "-", f"{name}-{env_id}".strip("-"))[:80]
+            taken = {other for _, other, _ in drawn}
+            names = chain([file], (f"{file}-{k}" for k in range(2, len(drawn) + 3)))
+            file = next(name for name in names if name not in taken)
             drawn.append((env_id, file, figures.save(figure, folder, file)))
 
     for env_id in dict.fromkeys(cell.env_id for cell in cells):
         here = [cell for cell in cells if cell.env_id == env_id]
         keep(env_id, "bytes", figures.return_against_bytes(here))
         keep(env_id, "curves", figures.curves(here))
-        for memory in dict.fromkeys(cell.memory for cell in here):
-            maps = figures.heatmaps([cell for cell in here if cell.memory == memory])
-            keep(env_id, f"thresholds-{memory}", maps)
+        for label, grid in threshold_grids(here).items():
+            keep(env_id, f"thresholds-{label}", figures.heatmaps(grid))
         keep(env_id, "times", figures.times(here))
     by_label: dict[str, dict[str, Cell]] = {}
     scores: dict[str, list[np.ndarray]] = {}
@@ -177,3 +213,13 @@ def draw(cells: Sequence[Cell], folder: Path) -> list[tuple[str, str, str]]:
     keep("", "improvement", figures.improvement(by_label))
     keep("", "profiles", figures.profiles(scores))
     return drawn
+
+
+def threshold_grids(cells: Sequence[Cell]) -> dict[str, list[Cell]]:
+    """Cells that differ in GWR's thresholds only, by the label that they would have without."""
+    grids: dict[str, list[Cell]] = {}
+    for cell in cells:
+        rest = {key: value for key, value in cell.setting.items() if key not in THRESHOLDS}
+        if len(rest) == len(cell.setting) - 2:
+            grids.setdefault(make_label(cell.memory, rest), []).append(cell)
+    return grids

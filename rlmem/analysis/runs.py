@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import yaml
 
-from rlmem.analysis.sweep_files import SweepFiles
+from rlmem.analysis.sweep_files import SweepFiles, load_yaml
 
 # What is read of metrics.csv.
 CURVES = ("frames", "seconds", "train_return_mean", "memory_bytes", "insert_us", "sample_us")
-NOT_RUNS = {"checkpoints", ".hydra", "wandb", "videos", "report", ".git", ".venv"}
+NOT_RUNS = {"checkpoints", "wandb", "videos", "report"}  # unless they are runs themselves
 OUTSIDER_COLUMNS = ("env_steps", "return", "bytes", "seed", "label")
 
 
@@ -29,7 +29,6 @@ class RunData:
         summary: content of summary.json, {} if the run has not ended.
         curves: column of metrics.csv -> float64 [rows], NaN where a cell is empty; always with
             `env_steps`.
-        evaluations: env steps and mean return of each evaluation, float64 [2, n].
         outsider: label of a curve that comes from a CSV file of somebody else.
     """
 
@@ -37,7 +36,6 @@ class RunData:
     config: dict[str, Any]
     summary: dict[str, Any]
     curves: dict[str, np.ndarray]
-    evaluations: np.ndarray
     overrides: list[str] = field(default_factory=list)
     outsider: str | None = None
 
@@ -50,22 +48,30 @@ class RunData:
     def env_id(self) -> str:
         if "env_id" in self.summary:
             return str(self.summary["env_id"])
-        env = self.config.get("env") or {}
+        env = self.config["env"]
         return str(env.get("id") or env.get("name"))
 
     @property
     def seed(self) -> int:
-        return int(self.config.get("seed", 0))
+        return int(self.config["seed"])
+
+    @property
+    def label(self) -> str | None:
+        """Name that its user gave the setting."""
+        label = self.config.get("label")
+        return None if label is None else str(label)
 
     @property
     def memory(self) -> str:
         """Name of its memory."""
-        return str((self.config.get("memory") or {}).get("name"))
+        return str(self.config["memory"].get("name"))
 
     def number(self, name: str) -> float:
         """A number of the summary, NaN if there is none."""
         value = self.summary.get(name)
-        return float(value) if isinstance(value, int | float) else float("nan")
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return float("nan")
+        return float(value) if abs(value) < 1e300 else float("nan")
 
 
 @dataclass
@@ -73,7 +79,7 @@ class Collection:
     """Runs, and what was found beside them.
 
     Attributes:
-        left_out: (path, reason) of what could not be used at all.
+        left_out: (path, reason) of what does not count in the means.
         notes: what the reader of a comparison should know.
     """
 
@@ -88,7 +94,11 @@ def find_runs(folder: Path) -> Iterator[Path]:
         if "config.yaml" in files:
             folders.clear()
             yield Path(path)
-        folders[:] = sorted(name for name in folders if name not in NOT_RUNS)
+        folders[:] = sorted(
+            name
+            for name in folders
+            if name[0] != "." and (name not in NOT_RUNS or Path(path, name, "config.yaml").exists())
+        )
 
 
 def read_run(folder: Path) -> RunData:
@@ -97,19 +107,22 @@ def read_run(folder: Path) -> RunData:
     Raises:
         ValueError: the configuration or the summary cannot be read; says which and why.
     """
-    config = _mapping(folder / "config.yaml", yaml.safe_load)
+    config = _mapping(folder / "config.yaml", load_yaml)
+    if not isinstance(config.get("seed"), int) or not all(
+        isinstance(config.get(part), dict) for part in ("memory", "env")
+    ):
+        raise ValueError("config.yaml is no configuration of a run (seed, memory, env)")
     summary = {}
     if (folder / "summary.json").exists():
         summary = _mapping(folder / "summary.json", json.loads)
     overrides: Any = []
-    with contextlib.suppress(OSError, yaml.YAMLError):  # absent if no command line started it
-        overrides = yaml.safe_load((folder / "overrides.yaml").read_text())
+    with contextlib.suppress(OSError, ValueError, yaml.YAMLError):  # absent without command line
+        overrides = load_yaml((folder / "overrides.yaml").read_text())
     return RunData(
         folder,
         config,
         summary,
         read_columns(folder / "metrics.csv", ("env_steps", *CURVES)),
-        evaluation_means(folder / "evaluations.csv"),
         [str(o) for o in overrides] if isinstance(overrides, list) else [],
     )
 
@@ -117,7 +130,7 @@ def read_run(folder: Path) -> RunData:
 def _mapping(path: Path, parse: Any) -> dict[str, Any]:
     try:
         content = parse(path.read_text())
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, ValueError) as error:
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         reason = " ".join(str(error).split())[:120]
         raise ValueError(f"{path.name} cannot be read ({reason})") from None
     if not isinstance(content, dict):
@@ -141,7 +154,7 @@ def read_columns(path: Path, names: Sequence[str]) -> dict[str, np.ndarray]:
                 if len(line) == len(header) and row[0] == row[0]:
                     rows.append(row)
     except (OSError, csv.Error):
-        rows = rows or []
+        pass  # what was read until here counts
     table = np.array(rows, np.float64).reshape(-1, len(names))
     return {name: table[:, k] for k, name in enumerate(names)}
 
@@ -155,15 +168,6 @@ def _number(line: list[str], place: int) -> float:
         return float("nan")
 
 
-def evaluation_means(path: Path) -> np.ndarray:
-    """Env steps and mean return of each evaluation in a file, float64 [2, n]."""
-    columns = read_columns(path, ("env_steps", "return"))
-    steps, which = np.unique(columns["env_steps"], return_inverse=True)
-    count = np.bincount(which, minlength=len(steps))
-    total = np.bincount(which, columns["return"], minlength=len(steps))
-    return np.stack([steps, total / np.maximum(count, 1)])
-
-
 def read_outsiders(path: Path, default_env: str | None) -> list[RunData]:
     """Curves of other programs: a CSV file with env_steps, return, bytes, seed, label[, env_id].
 
@@ -174,7 +178,7 @@ def read_outsiders(path: Path, default_env: str | None) -> list[RunData]:
         ValueError: what the file lacks.
     """
     try:
-        with path.open(newline="", errors="replace") as file:
+        with path.open(newline="", encoding="utf-8-sig", errors="replace") as file:
             reader = csv.DictReader(file)
             header, rows = list(reader.fieldnames or []), list(reader)
     except (OSError, csv.Error) as error:
@@ -192,8 +196,12 @@ def read_outsiders(path: Path, default_env: str | None) -> list[RunData]:
             point = float(row["env_steps"]), float(row["return"]), float(row["bytes"] or "nan")
         except (TypeError, ValueError):
             raise ValueError(f"line {line} holds something that is no number") from None
+        if not (np.isfinite(point[:2]).all() and row["label"] and row["seed"]):
+            raise ValueError(f"line {line} is not complete")
         key = (row.get("env_id") or default_env or "", row["label"], row["seed"])
         curves.setdefault(key, []).append(point)
+    if not curves:
+        raise ValueError("holds no line")
     return [_outsider(path, *key, np.array(sorted(points))) for key, points in curves.items()]
 
 
@@ -213,7 +221,7 @@ def _outsider(path: Path, env_id: str, label: str, seed: str, points: np.ndarray
         summary["memory_bytes_peak"] = float(np.nanmax(size))
     number = int(seed) if seed.strip().isdigit() else 0
     config = {"seed": number, "env": {"name": env_id}, "memory": {"name": label}}
-    return RunData(path, config, summary, curves, np.empty((2, 0)), outsider=label)
+    return RunData(path, config, summary, curves, outsider=label)
 
 
 def collect(folders: Sequence[Path], outsiders: Sequence[Path] = ()) -> Collection:
@@ -229,7 +237,8 @@ def collect(folders: Sequence[Path], outsiders: Sequence[Path] = ()) -> Collecti
                 found.runs.append(read_run(run_dir))
             except ValueError as error:
                 found.left_out.append((str(run_dir), str(error)))
-        _add_unstarted(found, folder)
+    for sweep in sorted({sweep for folder in folders for sweep in _sweeps(folder)}):
+        _add_unstarted(found, sweep)
     environments = {run.env_id for run in found.runs}
     default = environments.pop() if len(environments) == 1 else None
     for path in outsiders:
@@ -239,6 +248,12 @@ def collect(folders: Sequence[Path], outsiders: Sequence[Path] = ()) -> Collecti
             found.left_out.append((str(path), str(error)))
     _note(found)
     return found
+
+
+def _sweeps(folder: Path) -> Iterator[Path]:
+    """A folder and those up to two levels below that hold a sweep."""
+    for pattern in ("sweep.json", "*/sweep.json", "*/*/sweep.json"):
+        yield from (path.parent.resolve() for path in folder.glob(pattern))
 
 
 def _add_unstarted(found: Collection, folder: Path) -> None:
@@ -266,14 +281,15 @@ def _note(found: Collection) -> None:
             error = run.summary.get("error")
             found.left_out.append((str(run.folder), f"{reason}: {error}" if error else reason))
     for name in ("rlmem", "torch", "gymnasium", "ale_py"):
-        versions = {str((r.summary.get("versions") or {}).get(name)) for r in ours if r.summary}
+        listed = [run.summary.get("versions") for run in ours]
+        versions = {str(part.get(name)) for part in listed if isinstance(part, dict)}
         if len(versions) > 1:
             found.notes.append(f"runs of several versions of {name}: {', '.join(sorted(versions))}")
     commits = {str(run.summary.get("git_commit"))[:9] for run in ours if run.summary}
     if len(commits) > 1:
         found.notes.append(f"runs of {len(commits)} commits of rlmem")
     for env_id in sorted({run.env_id for run in found.runs}):
-        steps = {int(r.number("env_steps")) for r in found.runs if _ended(r) and r.env_id == env_id}
+        steps = {int(r.number("env_steps")) for r in ours if _ended(r) and r.env_id == env_id}
         if len(steps) > 1:
             shown = ", ".join(f"{s:,}" for s in sorted(steps))
             found.notes.append(f"{env_id}: runs of different lengths ({shown} env steps)")

@@ -40,11 +40,11 @@ def column_of(cell: Cell) -> str:
 
 def _line(label: str, cell: Cell | None) -> str:
     if cell is None or not cell.finished:
-        return f"| {label} | 0 | missing |  |  |  |  |"
+        return f"| {escape(label)} | 0 | missing |  |  |  |  |"
     size, seconds = cell.mean("memory_bytes_peak"), cell.mean("wall_seconds")
     parts = [
-        label,
-        str(len(cell.finished)),
+        escape(label),
+        str(len(cell.returns)),
         readable(cell.return_mean),
         readable_bytes(size) if np.isfinite(size) else "-",
         number(cell.last("insert_us"), "{:,.1f}"),
@@ -52,6 +52,11 @@ def _line(label: str, cell: Cell | None) -> str:
         readable_seconds(seconds) if np.isfinite(seconds) else "-",
     ]
     return f"| {' | '.join(parts)} |"
+
+
+def escape(label: str) -> str:
+    """A label that leaves a Markdown table whole."""
+    return label.replace("|", "\\|")
 
 
 def readable(estimate: Estimate | None) -> str:

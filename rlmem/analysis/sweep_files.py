@@ -95,7 +95,9 @@ class SweepFiles:
         """One job; without overrides they are read from its own folder."""
         folder = self.folder / name
         if overrides is None:
-            overrides = [str(o) for o in self._read(f"{name}/overrides.yaml", _yaml, list) or []]
+            overrides = [
+                str(o) for o in self._read(f"{name}/overrides.yaml", load_yaml, list) or []
+            ]
         job = Job(name, overrides)
         if not folder.is_dir():
             return job
@@ -120,7 +122,7 @@ class SweepFiles:
         return job
 
     def _read_progress(self, job: Job) -> None:
-        trainer = (self._read(f"{job.name}/config.yaml", _yaml) or {}).get("trainer")
+        trainer = (self._read(f"{job.name}/config.yaml", load_yaml) or {}).get("trainer")
         asked = _number(trainer, "max_env_steps") if isinstance(trainer, dict) else None
         job.max_env_steps = int(asked) if asked else None
         row = _last_row(self.folder / job.name / "metrics.csv")
@@ -143,7 +145,7 @@ class SweepFiles:
         return None
 
 
-def _yaml(text: str) -> Any:
+def load_yaml(text: str) -> Any:
     return yaml.load(text, Loader=_YAML)
 
 

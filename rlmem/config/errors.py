@@ -197,7 +197,9 @@ def _value(exc: OmegaConfBaseException, overrides: list[str]) -> str:
         return _unknown_key(given, key, exc.parent_node)
     missing = re.search(r"Missing mandatory value: (\S+)", str(exc))
     if isinstance(exc, MissingMandatoryValue) or missing:
-        key = missing[1] if missing else key
+        # An interpolation names the key that is missing in whole, a node itself only its last part.
+        if missing and not key.endswith(f".{missing[1]}"):
+            key = missing[1]
         return f"{key} is not set; give it, such as {_EXAMPLES.get(key, f'{key}=...')}"
     if isinstance(exc, InterpolationResolutionError):
         return f"{given}: {_first_line(exc)}"

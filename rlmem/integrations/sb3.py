@@ -15,6 +15,7 @@ from rlmem.errors import UserError
 from rlmem.memories.storages.compressed import CompressedFrameStorage
 from rlmem.memories.storages.frames import FrameStorage
 from rlmem.memories.storages.ring import RingStorage
+from rlmem.memories.storages.ring_budget import BudgetError
 from rlmem.units import parse_bytes
 
 try:
@@ -104,7 +105,10 @@ class CompressedReplayBuffer(ReplayBuffer):
         self.optimize_memory_usage = optimize_memory_usage
         self.handle_timeout_termination = handle_timeout_termination
         self.n_steps, self.gamma = n_steps, gamma
-        self.budget = None if budget is None else parse_bytes(budget)
+        try:
+            self.budget = None if budget is None else parse_bytes(budget)
+        except ValueError as error:
+            raise UserError(f"replay_buffer_kwargs=dict(budget={budget!r}): {error}") from None
         self._dtype = np.dtype(observation_space.dtype)
         self._action_dtype = np.dtype(self._maybe_cast_dtype(action_space.dtype))
         self.frame_stack = self._stack_size(frame_stack)
@@ -138,15 +142,17 @@ class CompressedReplayBuffer(ReplayBuffer):
 
     def _moved_shape(self) -> tuple[int, ...]:
         """Shape of an observation whose stack lies along the first axis."""
-        *before, last = self.obs_shape
-        return (last, *before) if self._channels_last else self.obs_shape
+        *before, last = self.obs_shape or (1,)
+        return (last, *before) if self._channels_last else (*before, last)
 
     def _make_storage(self) -> RingStorage:
         held = self._action_dtype
         if isinstance(self.action_space, spaces.Discrete):
             first, count = int(self.action_space.start), int(self.action_space.n)
             held = np.result_type(np.min_scalar_type(first), np.min_scalar_type(first + count - 1))
-        storage = self.storage_class(
+        # The newest stacks count as well.
+        budget = None if self.budget is None else max(1, self.budget - self._newest.nbytes)
+        return self.storage_class(
             self.buffer_size * self.n_envs,
             self._frame_shape,
             self._dtype,
@@ -156,10 +162,8 @@ class CompressedReplayBuffer(ReplayBuffer):
             action_dtype=held,
             n_step=self.n_steps,
             gamma=self.gamma,
+            budget=budget,
         )
-        if self.budget is not None:
-            storage.limit_bytes(self.budget - self._newest.nbytes, 0)
-        return storage
 
     def add(
         self,
@@ -206,11 +210,11 @@ class CompressedReplayBuffer(ReplayBuffer):
         }
         try:
             slots = self.storage.append(block)
-        except UserError:  # names keys of rlmem's configuration
+        except BudgetError as error:  # it names keys of rlmem's configuration
             raise UserError(
                 f"replay_buffer_kwargs=dict(budget={self.budget}): too small for this buffer, "
-                f"which takes {sum(self.footprint().values())} bytes with {len(self.storage)} "
-                "transitions; use more, or fewer environments"
+                f"{error.missing} bytes are missing for the newest step alone; use more, or fewer "
+                "environments"
             ) from None
         if self.frame_stack > 1:
             self._newest[:] = following

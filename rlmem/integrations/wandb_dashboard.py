@@ -161,8 +161,11 @@ def write_dashboard(entity: str | None, project: str, out: Path) -> str:
 
     if has_key(wandb):
         return _create(wandb, entity, project)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(definition(entity, project), indent=2) + "\n")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(json.dumps(definition(entity, project), indent=2) + "\n")
+    except OSError as error:
+        raise UserError(f"out={out}: cannot write there ({error.strerror})") from None
     again = f"python evaluate.py mode=dashboard project={project}"
     again += f" entity={entity}" if entity else ""
     return f"no W&B key here: the dashboard is written to {out}; after `wandb login`, run: {again}"

@@ -46,7 +46,9 @@ def report(cfg: DictConfig) -> None:
     sweeps, outsiders = paths(cfg.sweep), paths(cfg.outsiders)
     out = Path(cfg.out) if cfg.out else (sweeps[0] if len(sweeps) == 1 else Path()) / "report"
     written = write_report(sweeps, out, outsiders)
-    print(f"{len(written.collection.runs)} runs of {len(written.cells)} settings")
+    print(f"runs: {len(written.collection.runs)}, settings: {len(written.cells)}")
+    for note in written.collection.notes:
+        print(f"note: {note}")
     for path, reason in written.collection.left_out[:SHOWN]:
         print(f"left out of the means: {path} ({reason})")
     if len(written.collection.left_out) > SHOWN:

@@ -30,6 +30,7 @@ FREE = (
     "trainer.threads",
     "env.recommended.",
     "memory.sampler.beta_steps",
+    "memory.storage.directory",
 )
 
 

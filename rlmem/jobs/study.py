@@ -70,32 +70,47 @@ class Study:
             raise UserError(
                 f"NAME={folder.name}: no such study; there are {', '.join(found) or 'none'}"
             ) from None
-        except (OSError, yaml.YAMLError) as error:
+        except (OSError, ValueError, yaml.YAMLError) as error:
             raise UserError(f"{folder}/study.yaml cannot be read ({error})") from None
         if not isinstance(content, dict) or not {"rows", "columns"} <= content.keys():
             raise UserError(f"{folder}/study.yaml: needs rows and columns")
         if unknown := content.keys() - {"title", "common", "rows", "columns", "fifo"}:
-            raise UserError(f"{folder}/study.yaml: unknown key {min(unknown)}")
+            raise UserError(f"{folder}/study.yaml: unknown key {min(map(str, unknown))}")
         self.title = str(content.get("title", folder.name))
-        self.common = shlex.split(str(content.get("common") or ""))
-        self.fifo = shlex.split(str(content.get("fifo") or ""))
+        self.common = self._overrides("common", content.get("common"))
+        self.fifo = self._overrides("fifo", content.get("fifo"))
         self.rows = self._parts("rows", content["rows"])
         self.columns = self._parts("columns", content["columns"])
 
     def _parts(self, name: str, parts: Any) -> dict[str, dict[str, Any]]:
         if not isinstance(parts, dict):
             raise UserError(f"{self.folder}/study.yaml: {name} must be a mapping")
+        folders = [slug(str(key)) for key in parts]
+        if "" in folders or len(set(folders)) < len(folders):
+            raise UserError(
+                f"{self.folder}/study.yaml: {name} must differ in their letters and digits"
+            )
         return {str(key): self._part(key, value) for key, value in parts.items()}
+
+    def _overrides(self, name: Any, value: Any) -> list[str]:
+        """Overrides as a command line or a list."""
+        try:
+            return [str(v) for v in value] if isinstance(value, list) else shlex.split(value or "")
+        except (ValueError, AttributeError) as error:
+            raise UserError(f"{self.folder}/study.yaml: {name}: {value}: {error}") from None
 
     def _part(self, name: Any, value: Any) -> dict[str, Any]:
         """A row or a column: its overrides, alone or in a mapping with more."""
         part = value if isinstance(value, dict) else {"overrides": value}
         if unknown := part.keys() - {"overrides", "fifo", "seeds"}:
-            raise UserError(f"{self.folder}/study.yaml: {name} has an unknown key {min(unknown)}")
+            raise UserError(
+                f"{self.folder}/study.yaml: {name} has an unknown key {min(map(str, unknown))}"
+            )
         seeds = part.get("seeds", 1)
-        if not isinstance(seeds, int) or seeds < 1:
+        if type(seeds) is not int or seeds < 1:
             raise UserError(f"{self.folder}/study.yaml: {name} has seeds={seeds}; a number of runs")
-        return {**part, "overrides": shlex.split(str(part.get("overrides") or "")), "seeds": seeds}
+        overrides = self._overrides(name, part.get("overrides"))
+        return {**part, "overrides": overrides, "seeds": seeds}
 
     def seeds(self, column: str) -> range:
         return range(self.columns[column]["seeds"])
@@ -134,7 +149,7 @@ class Study:
 
     def _job(self, column: str, row: str, seed: int, overrides: Sequence[str]) -> Job:
         folder = self.folder / "runs" / slug(column) / slug(row) / f"seed{seed}"
-        label = "label='" + row.replace("'", "") + "'"
+        label = "label='" + row.replace("\\", "\\\\").replace("'", "\\'") + "'"
         own = (*overrides, *self.columns[column]["overrides"], *self.common)
         return Job(column, row, seed, (*own, label, f"seed={seed}"), folder)
 

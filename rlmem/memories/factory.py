@@ -16,7 +16,7 @@ from rlmem.memories.samplers.visits import VisitSampler
 from rlmem.memories.storages.compressed import CompressedFrameStorage
 from rlmem.memories.storages.dense import DenseStorage
 from rlmem.memories.storages.frames import FrameStorage
-from rlmem.memories.storages.map import MapStorage
+from rlmem.memories.storages.map import MOST_RECORDS, MapStorage
 from rlmem.memories.storages.ring import RingStorage
 from rlmem.memories.storages.ring_kernels import ROW
 from rlmem.memories.writers.gwr import GWRWriter
@@ -110,6 +110,7 @@ def _ring(
         "action_dtype": np.uint8 if spec.num_actions <= 256 else np.int64,
         "n_step": n_step,
         "gamma": gamma,
+        "budget": budget,
     }
     capacity = cfg.capacity
     if budget is not None:  # an upper bound; memory is taken as it is written
@@ -121,21 +122,22 @@ def _ring(
     return ring(capacity, spec.frame_shape, spec.dtype, **options)
 
 
-def _largest_map(make: Callable[[int], ReplayMemory], budget: int) -> ReplayMemory:
+def _largest_map(make: Callable[..., ReplayMemory], budget: int) -> ReplayMemory:
     """The map of as many nodes as the budget holds with two links and two edges a node.
 
     Raises:
-        UserError: not even one node fits.
+        UserError: not even three nodes fit.
     """
     small, large = (sum(make(n).projected_footprint().values()) for n in (1000, 2000))
     a_node = (large - small) / 1000
-    nodes = int((budget - small) / a_node) + 1000
-    if nodes < 1:
+    empty = small - 1000 * a_node
+    nodes = int((budget - empty) / a_node)
+    if nodes < 3:
         raise UserError(
-            f"memory.budget={budget}: a map takes {small - 1000 * a_node:.0f} bytes and "
-            f"{a_node:.0f} a node; use more"
+            f"memory.budget={budget}: a map takes {empty:.0f} bytes and {a_node:.0f} a node; use "
+            f"more than {empty + 3 * a_node:.0f}"
         )
-    return make(nodes)
+    return make(min(nodes, MOST_RECORDS), budget)
 
 
 def _sampler(cfg: Any, capacity: int, batch_size: int) -> ReplaySampler:
@@ -170,6 +172,7 @@ def _map(
     habituation_threshold: float,
     seed: int,
     capacity: int,
+    budget: int | None = None,
 ) -> ReplayMemory:
     shape, pixels = spec.observation_shape, len(spec.observation_shape) == 3
     kind, scale = cfg.embedding.kind, cfg.metric.scale
@@ -209,4 +212,5 @@ def _map(
         gamma=gamma,
         seed=seed,
     )
-    return ReplayMemory(storage, VisitSampler(storage.projected_edges), writer, seed=seed)
+    sampler = VisitSampler(storage.projected_edges)
+    return ReplayMemory(storage, sampler, writer, seed=seed, budget=budget)

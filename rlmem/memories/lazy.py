@@ -10,7 +10,9 @@ import numpy as np
 from rlmem.errors import UserError
 
 
-def lazy_zeros(shape: tuple[int, ...], dtype: Any, *, huge: bool = False) -> np.ndarray:
+def lazy_zeros(
+    shape: tuple[int, ...], dtype: Any, *, huge: bool = False, least: int = 2**20
+) -> np.ndarray:
     """An array of zeros that takes memory as it is written to.
 
     np.zeros does so too, but the system may refuse to promise more than it has, and a capacity is
@@ -18,20 +20,21 @@ def lazy_zeros(shape: tuple[int, ...], dtype: Any, *, huge: bool = False) -> np.
 
     Args:
         huge: pages of 2 MiB, for arrays whose rows span pages; others hold less unused.
+        least: bytes from which on an array has pages of its own.
 
     Raises:
         UserError: the system has no address space for it.
     """
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-    if size < 2**20 or sys.platform != "linux":
+    if size < max(1, least) or sys.platform != "linux":
         return np.zeros(shape, dtype)
     no_reserve = 0x4000  # MAP_NORESERVE; mmap names it from Python 3.13 on
     try:
         pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | no_reserve)
     except OSError as error:
         raise UserError(
-            f"memory.capacity: the system refuses {size / 2**30:.1f} GiB of address space "
-            f"({error.strerror}); use a smaller one"
+            f"memory.capacity or memory.budget: the system refuses {size / 2**30:.1f} GiB of "
+            f"address space ({error.strerror}); use a smaller one"
         ) from None
     if huge:
         with contextlib.suppress(OSError):  # a kernel without huge pages
@@ -39,12 +42,30 @@ def lazy_zeros(shape: tuple[int, ...], dtype: Any, *, huge: bool = False) -> np.
     return np.frombuffer(pages, dtype).reshape(shape)
 
 
-def give_back(array: np.ndarray, start: int, count: int) -> None:
-    """Return the pages of rows [start, start + count) of a lazy array to the system; they are
-    zeros from then on. Does nothing where the system has no such call."""
+def _pages(array: np.ndarray) -> mmap.mmap | None:
     base: Any = array
     while isinstance(base, np.ndarray):
         base = base.base
-    if isinstance(base, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
-        row = array[0].nbytes
-        base.madvise(mmap.MADV_DONTNEED, start * row, count * row)
+    base = base.obj if isinstance(base, memoryview) else base  # what frombuffer keeps
+    return base if isinstance(base, mmap.mmap) else None
+
+
+def can_give_back(array: np.ndarray) -> bool:
+    """Whether the system takes back single rows of a lazy array: none without pages of its own,
+    nor parts of pages."""
+    whole = array[0].nbytes % mmap.PAGESIZE == 0
+    return whole and _pages(array) is not None and hasattr(mmap, "MADV_DONTNEED")
+
+
+def give_back(array: np.ndarray, start: int, count: int) -> bool:
+    """Return the pages of rows [start, start + count) of a lazy array to the system; they are
+    zeros from then on. Whether the system took them."""
+    pages = _pages(array)
+    if pages is None or not can_give_back(array):
+        return False
+    row = array[0].nbytes
+    try:
+        pages.madvise(mmap.MADV_DONTNEED, start * row, count * row)
+    except OSError:
+        return False
+    return True

@@ -25,9 +25,8 @@ class ReplayMemory:
         sampler: which are drawn.
         writer: which are kept.
         seed: of the generator that sampler, storage and writer draw from.
-        budget: bytes that all parts may hold together, in place of a capacity (ring storages
-            only, whose capacity is then an upper bound): the oldest transitions go when a new
-            one would not fit.
+        budget: bytes that all parts may hold together; the capacity is then an upper bound. The
+            oldest transitions of a ring go when a new one would not fit; a map grows no more.
 
     Example:
         >>> import numpy as np
@@ -58,7 +57,8 @@ class ReplayMemory:
         writer.register_storage(storage)
         self.budget = budget
         if budget is not None:
-            storage.limit_bytes(budget, sampler.bytes_a_slot())
+            own = sum(writer.projected_footprint().values())
+            storage.limit_bytes(budget - own, sampler.bytes_a_slot())
         for part in self._parts().values():
             part._rng = self.generator
 
@@ -70,14 +70,21 @@ class ReplayMemory:
 
     def extend(self, block: Any) -> Any:
         """Take in a block of transitions (`rlmem.memories.storages.base`); their indices [N]."""
-        index = self.writer.extend(block)
-        if self.budget is not None:
-            evicted = self.storage.drain_evicted()
-            if len(evicted):
-                self.sampler.remove(evicted)
-        self.sampler.extend(index)
+        try:
+            index = self.writer.extend(block)
+        finally:
+            evicted = self._forget_evicted()
+        # Of a block for which a budget has no room, the last rows are held.
+        self.sampler.extend(index[-len(self.storage) :] if evicted else index)
         self.transitions_seen += len(index)
         return index
+
+    def _forget_evicted(self) -> bool:
+        """Tell the sampler what was evicted; whether anything was."""
+        evicted = self.storage.drain_evicted()
+        if len(evicted):
+            self.sampler.remove(evicted)
+        return len(evicted) > 0
 
     def available(self, batch_size: int, num_batches: int) -> int:
         """How many of `num_batches` minibatches can be drawn now: all, unless nothing is stored
@@ -165,6 +172,7 @@ class ReplayMemory:
         """
         for name, part in self._parts().items():
             part.load_state_dict(load_state(folder / name))
+        self._forget_evicted()
         own = load_state(folder / "memory")
         self.generator.set_state(torch.from_numpy(np.array(own["generator"])))
         self.transitions_seen = int(own["transitions_seen"])

@@ -46,6 +46,9 @@ def save_state(
     with (folder / "state.json").open("w") as file:
         json.dump(values, file)
         _to_disk(file)
+    for path in folder.glob("*.npy"):
+        if path.stem not in files:  # of a state that was here before
+            path.unlink()
 
 
 class SavedState(Mapping[str, Any]):
@@ -66,6 +69,11 @@ class SavedState(Mapping[str, Any]):
         path = self.folder / f"{name}.npy"
         _verify(path, self.files[name])
         return np.load(path, mmap_mode="r", allow_pickle=False)
+
+    def intact(self, names: Iterable[str]) -> bool:
+        """Whether the files of arrays are there in full size."""
+        paths = {self.folder / f"{name}.npy": self.files[name]["bytes"] for name in names}
+        return all(p.is_file() and p.stat().st_size == size for p, size in paths.items())
 
     def __iter__(self) -> Iterator[str]:
         return iter([*self.values_, *self.files])
@@ -89,6 +97,7 @@ def load_state(folder: Path) -> SavedState:
 
 
 def _write_array(path: Path, array: np.ndarray) -> dict[str, int]:
+    path.unlink(missing_ok=True)  # another folder may hold a link to what is there
     with path.open("wb") as file:
         checked = _Checksum(file.write)
         np.lib.format.write_array(checked, np.ascontiguousarray(array), allow_pickle=False)
@@ -126,6 +135,8 @@ def _verify(path: Path, expected: dict[str, int]) -> None:
 
 
 def _link(source: Path, target: Path) -> None:
+    if target.exists() and source.samefile(target):
+        return
     target.unlink(missing_ok=True)
     try:
         os.link(source, target)

@@ -100,12 +100,36 @@ def test_one_seed_has_no_interval(tmp_path: Path) -> None:
     assert np.isnan(low).all()
 
 
-def test_a_shorter_run_counts_as_far_as_it_came(tmp_path: Path) -> None:
-    make_run(tmp_path / "a", rows=20, final=100)
-    make_run(tmp_path / "b", seed=1, rows=10, final=100, config={"trainer.max_env_steps": 20_000})
+def test_a_curve_spans_what_all_its_finished_runs_have(tmp_path: Path) -> None:
+    """No step where one of them ends."""
+    steps = {"trainer.max_env_steps": 20_000}
+    make_run(tmp_path / "a", rows=20, final=100, config=steps)
+    make_run(tmp_path / "b", seed=1, rows=10, final=100, config=steps)
+    make_run(tmp_path / "c", seed=2, rows=2, status="no summary", config=steps)
     (cell,) = cells_of(tmp_path)
     x, value, low, _ = cell.curve("train_return_mean")
-    assert x[[0, -1]].tolist() == [1000, 20_000]
-    assert np.isfinite(value).all()
-    assert np.isfinite(low[x < 10_000]).all()
-    assert np.isnan(low[x > 10_100]).all()
+    assert x[[0, -1]].tolist() == [1000, 10_000]
+    assert value[-1] == pytest.approx((100 + 100 * 9 / 19) / 2)
+    assert np.isfinite(low).all()
+
+
+def test_one_measure_counts_for_all_cells_of_an_environment(tmp_path: Path) -> None:
+    make_run(tmp_path / "a", "per", final=7)
+    make_run(tmp_path / "b", "uniform", final=5, eval_return_mean=None)
+    assert {cell.metric for cell in cells_of(tmp_path)} == {"train_return_mean"}
+    assert [cell.returns.tolist() for cell in cells_of(tmp_path)] == [[7], [5]]
+
+
+def test_labels_are_unique_in_an_environment(tmp_path: Path) -> None:
+    make_run(tmp_path / "a", "uniform")
+    make_run(tmp_path / "b", "gwr", config={"label": "uniform"})
+    labels = [cell.label for cell in cells_of(tmp_path)]
+    assert len(set(labels)) == 2
+
+
+def test_an_outsider_with_a_memorys_name_changes_no_label_of_ours(tmp_path: Path) -> None:
+    make_run(tmp_path / "a", "uniform")
+    make_run(tmp_path / "b", "per")
+    (tmp_path / "x.csv").write_text("env_steps,return,bytes,seed,label\n1000,5,10,0,uniform\n")
+    cells = make_cells(collect([tmp_path], [tmp_path / "x.csv"]).runs)
+    assert [cell.label for cell in cells] == ["per", "uniform", "uniform (x.csv)"]

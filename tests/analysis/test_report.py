@@ -158,6 +158,75 @@ def test_labels_of_users_are_no_html(tmp_path: Path) -> None:
     assert "<script>alert" not in (tmp_path / "report/index.html").read_text()
 
 
+@pytest.mark.parametrize("label", ["a $\\foo$ b", "_hidden", "x" * 300, "%s {} \\g<1>", "a|b'"])
+def test_any_label_can_be_drawn(tmp_path: Path, label: str) -> None:
+    make_run(tmp_path / "sweep/a", config={"label": label})
+    make_run(tmp_path / "sweep/b", "per")
+    write_report([tmp_path / "sweep"], tmp_path / "report")
+    assert label in {row["label"] for row in rows_of(tmp_path / "report/summary.csv")}
+    drawing = (tmp_path / "report/figures/curves-CartPole-v1.svg").read_text()
+    assert "legend" in drawing
+
+
+def test_any_environment_has_figures_of_its_own(tmp_path: Path) -> None:
+    names = ["A/B", "A-B", "a\\gb", 'x"><script>alert(1)</script>', "y" * 300]
+    for k, env_id in enumerate(names):
+        make_run(tmp_path / f"sweep/{k}", env_id=env_id)
+    write_report([tmp_path / "sweep"], tmp_path / "report")
+    curves = list((tmp_path / "report/figures").glob("curves*.png"))
+    assert len(curves) == len(names)
+    page = (tmp_path / "report/index.html").read_text()
+    assert "<script>alert" not in page
+    assert all(f'href="figures/{path.name}"' in page for path in curves)
+
+
+def test_files_of_others_are_left_alone(tmp_path: Path) -> None:
+    make_run(tmp_path / "sweep/a")
+    (tmp_path / "own/figures").mkdir(parents=True)
+    (tmp_path / "own/figures/mine.png").touch()
+    write_report([tmp_path / "sweep"], tmp_path / "own")
+    assert (tmp_path / "own/figures/mine.png").exists()
+    (tmp_path / "own/index.html").write_text("<title>my page</title>")
+    with pytest.raises(UserError, match="that is no report"):
+        write_report([tmp_path / "sweep"], tmp_path / "own")
+
+
+def test_what_does_not_count_is_said(tmp_path: Path) -> None:
+    make_run(tmp_path / "sweep/a", seed=0)
+    make_run(tmp_path / "sweep/again", seed=0)
+    make_run(tmp_path / "sweep/none", seed=1, eval_return_mean=None)
+    report = write_report([tmp_path / "sweep"], tmp_path / "report")
+    (cell,) = rows_of(tmp_path / "report/summary.csv")
+    assert cell["n"] == "2"
+    assert report.collection.notes == ["CartPole-v1, uniform: seed 0 more than once"]
+    reasons = [reason for _, reason in report.collection.left_out]
+    assert reasons == ["finished, but has no eval_return_mean"]
+
+
+def test_a_label_over_several_settings_shows_each_command(tmp_path: Path) -> None:
+    for seed, memory in enumerate(("per", "uniform")):
+        make_run(tmp_path / f"sweep/{memory}", memory, seed, config={"label": "mine"})
+    write_report([tmp_path / "sweep"], tmp_path / "report")
+    page = (tmp_path / "report/index.html").read_text()
+    for seed, memory in enumerate(("per", "uniform")):
+        assert f"python train.py memory={memory} env=cartpole seed={seed}" in page
+
+
+def test_other_settings_have_heatmaps_of_their_own(tmp_path: Path) -> None:
+    for lr in (0.1, 0.2):
+        for activation in (0.7, 0.9):
+            for habituation in (0.4, 0.8):
+                config = {
+                    "agent.lr": lr,
+                    "threshold.activation": activation,
+                    "threshold.habituation": habituation,
+                }
+                name = f"sweep/{lr}-{activation}-{habituation}"
+                make_run(tmp_path / name, "gwr", config=config)
+    write_report([tmp_path / "sweep"], tmp_path / "report")
+    assert len(list((tmp_path / "report/figures").glob("thresholds-*.png"))) == 2
+
+
 def test_an_older_report_is_replaced(tmp_path: Path) -> None:
     make_run(tmp_path / "sweep/a", env_id="Old")
     write_report([tmp_path / "sweep"], tmp_path / "sweep/report")

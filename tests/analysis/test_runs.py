@@ -2,9 +2,11 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 
 from rlmem.analysis.runs import collect, read_columns, read_outsiders
 from tests.analysis.helpers import VERSIONS, make_run
@@ -40,6 +42,36 @@ def test_a_broken_file_leaves_its_run_out_and_is_named(
     ((path, reason),) = found.left_out
     assert path.endswith("bad")
     assert name in reason
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"seed": None}, {"seed": "x"}, {"memory": "uniform"}, {"env": []}, {"seed": [1]}],
+    ids=str,
+)
+def test_a_configuration_of_no_run_is_left_out(tmp_path: Path, change: dict[str, Any]) -> None:
+    folder = make_run(tmp_path / "a")
+    config = yaml.safe_load((folder / "config.yaml").read_text())
+    (folder / "config.yaml").write_text(yaml.safe_dump({**config, **change}))
+    found = collect([tmp_path])
+    assert found.runs == []
+    assert "no configuration of a run" in found.left_out[0][1]
+
+
+@pytest.mark.parametrize(
+    "value", ["Infinity", "NaN", "true", '"9"', "[1]", "null", "1" + "0" * 400]
+)
+def test_what_is_no_finite_number_of_a_summary_is_nan(tmp_path: Path, value: str) -> None:
+    folder = make_run(tmp_path / "a")
+    (folder / "summary.json").write_text(f'{{"status": "finished", "eval_return_mean": {value}}}')
+    (run,) = collect([tmp_path]).runs
+    assert np.isnan(run.number("eval_return_mean"))
+
+
+def test_runs_may_be_called_as_folders_that_are_no_runs(tmp_path: Path) -> None:
+    make_run(tmp_path / "report")
+    make_run(tmp_path / "x" / "videos")
+    assert len(collect([tmp_path]).runs) == 2
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,9 @@ class VisitSampler(ReplaySampler):
     def _empty(self) -> None:
         self._tree = SumTree(_FIRST_EDGES)
 
+    def bytes_a_slot(self) -> int:
+        return 16
+
     def footprint(self) -> dict[str, int]:
         """Component -> bytes held."""
         return {"sampler_tree": self._tree.footprint()}

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from rlmem.memories.lazy import give_back, lazy_zeros
+from rlmem.memories.lazy import can_give_back, give_back, lazy_zeros
 
 SEGMENT = 16 * 1024  # bytes
+RECORD = 16  # bytes of a segment's numbers in the lists beside
 BLOB = np.dtype([("segment", np.int32), ("offset", np.int32), ("size", np.int32)])
 
 
@@ -112,7 +113,7 @@ class Arena:
 
     def __init__(self, limit: int) -> None:
         count = -(-limit // SEGMENT) + 1
-        self._segments = lazy_zeros((count, SEGMENT), np.uint8)
+        self._segments = lazy_zeros((count, SEGMENT), np.uint8, least=0)
         self._following = lazy_zeros((count,), np.int32)
         self._held = lazy_zeros((count,), np.int32)  # strings that touch the segment
         self._free = lazy_zeros((count,), np.int32)  # stack of free segments
@@ -135,11 +136,20 @@ class Arena:
         )
         return blob
 
+    @property
+    def limit(self) -> int:
+        """Bytes of strings for which there is address space."""
+        return (len(self._held) - 1) * SEGMENT
+
     def missing(self, size: int) -> int:
-        """Bytes of new segments that a string of `size` bytes would need."""
-        free, current, offset = (int(v) for v in self._state[1:4])
+        """Bytes by which strings of `size` bytes together would let the arena grow."""
+        return max(0, self._segments_for(size) - int(self._state[1])) * (SEGMENT + RECORD)
+
+    def _segments_for(self, size: int) -> int:
+        """Segments that would be begun."""
+        current, offset = int(self._state[2]), int(self._state[3])
         room = SEGMENT - offset if current >= 0 else 0
-        return max(0, -(-(size - room) // SEGMENT) - free) * SEGMENT
+        return max(0, -(-(size - room) // SEGMENT))
 
     def release(self, blobs: np.ndarray) -> None:
         """Let go of strings, BLOB [n]."""
@@ -158,18 +168,24 @@ class Arena:
     @property
     def nbytes(self) -> int:
         """Bytes held: all segments ever touched."""
-        return int(self._state[0] - self._state[4]) * SEGMENT + int(self._state[0]) * 16
+        return int(self._state[0] - self._state[4]) * SEGMENT + int(self._state[0]) * RECORD
 
-    def give_back(self, size: int) -> int:
-        """Return free segments of `size` bytes to the system, as far as there are; the bytes."""
-        count = min(int(self._state[1]), -(-size // SEGMENT))
-        for _ in range(count):
+    def give_back(self, size: int, keep: int) -> int:
+        """Return free segments of `size` bytes to the system, but none that strings of `keep`
+        bytes would need; the bytes that it took."""
+        count = min(int(self._state[1]) - self._segments_for(keep), -(-size // SEGMENT))
+        given = 0
+        while given < count and give_back(self._segments, int(self._free[self._state[1] - 1]), 1):
             self._state[1] -= 1
-            segment = self._free[self._state[1]]
-            give_back(self._segments, int(segment), 1)
-            self._returned[self._state[4]] = segment
+            self._returned[self._state[4]] = self._free[self._state[1]]
             self._state[4] += 1
-        return count * SEGMENT
+            given += 1
+        return given * SEGMENT
+
+    @property
+    def gives_back(self) -> bool:
+        """Whether the system takes single segments back."""
+        return can_give_back(self._segments)
 
     def check_valid(self, blobs: np.ndarray) -> None:
         """Assert that the strings held are `blobs`, and that every segment is held or free."""

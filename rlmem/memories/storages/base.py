@@ -41,6 +41,18 @@ def _array(value: Any) -> np.ndarray:
     return value.detach().cpu().numpy() if isinstance(value, torch.Tensor) else np.asarray(value)
 
 
+def _frames(name: str, data: Any, frame_shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    frames = _array(data["observation"])
+    if frames.shape == frame_shape:
+        frames = frames[None]
+    if frames.shape[1:] != frame_shape or frames.dtype != dtype:
+        raise ValueError(
+            f"{name} {frames.dtype} {frames.shape[1:]} was given, but this storage holds "
+            f"{np.dtype(dtype)} {frame_shape}: one frame a transition, not a stack"
+        )
+    return frames
+
+
 def as_block(data: Any, frame_shape: tuple[int, ...], dtype: np.dtype, num_envs: int) -> Block:
     """Read a block, checking its shapes once.
 
@@ -53,15 +65,11 @@ def as_block(data: Any, frame_shape: tuple[int, ...], dtype: np.dtype, num_envs:
         ValueError: an observation of another shape or dtype, or an env_id out of range.
     """
     following = data["next"]
-    observation = _array(data["observation"])
-    if observation.shape == frame_shape:
-        observation = observation[None]
+    observation = _frames("observation", data, frame_shape, dtype)
     n = len(observation)
-    if observation.shape[1:] != frame_shape or observation.dtype != dtype:
-        raise ValueError(
-            f"observation {observation.dtype} {observation.shape[1:]} was given, but this storage "
-            f"holds {np.dtype(dtype)} {frame_shape}: one frame a transition, not a stack"
-        )
+    next_observation = _frames("next observation", following, frame_shape, dtype)
+    if len(next_observation) != n:
+        raise ValueError(f"{n} observations and {len(next_observation)} next ones were given")
     truncated = following.get("truncated", None)
     if "env_id" in set(data.keys()):
         env_id = _array(data["env_id"]).reshape(n).astype(np.int64, copy=False)
@@ -72,7 +80,7 @@ def as_block(data: Any, frame_shape: tuple[int, ...], dtype: np.dtype, num_envs:
     return Block(
         observation=observation,
         action=_array(data["action"]).reshape(n, *np.shape(data["action"])[1:]),
-        next_observation=_array(following["observation"]).reshape(n, *frame_shape),
+        next_observation=next_observation,
         reward=_array(following["reward"]).reshape(n).astype(np.float32, copy=False),
         terminated=_array(following["terminated"]).reshape(n).astype(np.bool_, copy=False),
         truncated=(

@@ -21,6 +21,47 @@ ONE, EIGHT, LOWEST, STRIDE = np.uint64(1), np.uint64(8), np.uint64(255), np.uint
 OPEN = np.dtype([("head", np.int32), ("values", np.int32), ("reference", np.int32)])
 
 
+def longest_frame(size: int) -> int:
+    """Most bytes of a stream that a frame of `size` bytes takes."""
+    return size + size // 255 + 4
+
+
+def longest_chunk(size: int) -> int:
+    """Most frames of `size` bytes in a chunk, so that the stream's own numbers can name it."""
+    runs = min(65535, size // (GAP + 2) + 1)
+    heads = 2 + 2 * runs + size // 255 + 1
+    return min((2**24 - 1) // heads, (2**31 - 2**16) // longest_frame(size))
+
+
+@njit(cache=True)
+def mean_frame(chains: Any, ends: Any, longest: int) -> int:
+    """Bytes of a frame in the newest streams, rounded up; `longest` where there is none."""
+    size, count = 0, 0
+    for e in range(len(chains)):
+        if chains[e].chunk >= 0:
+            size += ends[e].head + ends[e].values
+            count += chains[e].position + 1
+    return min(longest, size // count + 1) if count else longest
+
+
+@njit(cache=True)
+def room_needed(
+    frames: np.ndarray, chains: Any, ends: Any, length: int, size: int
+) -> tuple[int, int]:
+    """Bytes by which so many frames more (int64 [E]) let the open streams grow, and bytes of the
+    streams that they close, if each frame takes `size` bytes."""
+    opened, closed = 0, 0
+    for e in range(len(frames)):
+        left = length - 1 - chains[e].position if chains[e].chunk >= 0 else 0
+        opened += min(frames[e], length) * size
+        if frames[e] >= left:
+            chunks = (frames[e] - left) // length
+            closed += chunks * (1 + PREFIX + length * size)
+            if left > 0:
+                closed += 1 + PREFIX + ends[e].head + ends[e].values + left * size
+    return opened, closed
+
+
 @njit(cache=True)
 def _write_number(out: np.ndarray, at: int, number: int) -> int:
     while number >= 255:

@@ -1,10 +1,11 @@
 """Frames without loss in a few per cent of their bytes.
 
 Consecutive frames of an environment differ in a few bytes. A chunk of them is held as what changed
-from frame to frame (`rlmem.memories.storages.codec`), then zstandard (its fast levels), in an arena. The newest chunk
-of each environment stays open, coded but not compressed. A chunk that zstandard does not make
-smaller is held as it was coded, and frames that share nothing with the frame before are held as
-they are: white noise costs 1 % more than without compression, small vectors some bytes less.
+from frame to frame (`rlmem.memories.storages.codec`), then zstandard (its fast levels), in an
+arena. The newest chunk of each environment stays open, coded but not compressed. A chunk that
+zstandard does not make smaller is held as it was coded, and frames that share nothing with the
+frame before are held as they are: white noise costs 1 % more than without compression, small
+vectors some bytes less.
 """
 
 from typing import Any
@@ -64,6 +65,12 @@ class CompressedFrameStorage(RingStorage):
         super().__init__(capacity, frame_shape, dtype, **options)
         self._size = int(np.prod(frame_shape)) * self.dtype.itemsize
         words = -(-self._size // 8)
+        longest = codec.longest_chunk(8 * words)
+        if self.chunk > longest:
+            raise ValueError(
+                f"chunk={self.chunk}: too many frames of {self._size} bytes to be coded together; "
+                f"use chunk={longest} or less, or FrameStorage"
+            )
         self._newest = np.zeros((self.num_envs, words), np.uint64)
         self._references = np.zeros((codec.REFERENCES, words), np.uint64)
         self._known = np.zeros(1, np.int64)
@@ -73,10 +80,13 @@ class CompressedFrameStorage(RingStorage):
         self._heads = lazy_zeros((self.num_envs, (self.chunk + 1) * (padded // 2 + 16)), np.uint8)
         self._ends = np.zeros(self.num_envs, codec.OPEN)
         self._blobs = lazy_zeros((self._max_chunks,), BLOB)  # size 0: open or free
-        bound = self.chunk * (padded + padded // 64 + 16) + 64
-        self._arena = Arena(self._max_chunks * bound)
+        self._longest = codec.longest_frame(padded)
+        worst = self._max_chunks * (self.chunk * self._longest + 64)
+        self._arena = Arena(worst if self.budget is None else min(worst, self.budget + SEGMENT))
         self._compressor = zstandard.ZstdCompressor(level=level, write_checksum=False)
         self._decompressor = zstandard.ZstdDecompressor()
+
+    kind = "compressed"
 
     def _tails(self) -> np.ndarray:
         return self._newest.view(np.uint8)[:, : self._size]
@@ -102,10 +112,10 @@ class CompressedFrameStorage(RingStorage):
             )
             place, env = int(places[step - 1]), int(block.env_id[(step - 1) >> 1])
             if place >= 0 and place % self.chunk == self.chunk - 1:
-                self._close(place // self.chunk, env, keep=len(block))
+                self._close(place // self.chunk, env)
 
-    def _close(self, chunk: int, env: int, keep: int) -> None:
-        """Move a full chunk into the arena, evicting for it if there is a budget."""
+    def _close(self, chunk: int, env: int) -> None:
+        """Move a full chunk into the arena."""
         data = codec.open_stream(env, self._heads, self._values, self._ends)
         data[0] = STORED
         packed = self._compressor.compress(data[1:].data)
@@ -113,12 +123,6 @@ class CompressedFrameStorage(RingStorage):
             data = np.empty(len(packed) + 1, np.uint8)
             data[0] = PACKED
             data[1:] = np.frombuffer(packed, np.uint8)
-        if self.budget is not None:
-            while True:
-                missing = self._arena.missing(len(data))
-                if missing == 0 or self.nbytes + missing <= self.budget:
-                    break
-                self._evict_some(keep)
         self._blobs[chunk : chunk + 1] = self._arena.put(data)
 
     def _release(self, chunks: np.ndarray) -> None:
@@ -165,10 +169,30 @@ class CompressedFrameStorage(RingStorage):
         frames = out.view(np.uint8)[:, : self._size]  # without the padding to whole words
         return np.ascontiguousarray(frames).view(self.dtype).reshape(*places.shape, -1)
 
-    gives_back = True
+    @property
+    def gives_back(self) -> bool:
+        return self._arena.gives_back
 
-    def _give_back(self, size: int) -> int:
-        return self._arena.give_back(size)
+    @property
+    def _likely_frame(self) -> int:
+        if not self.gives_back:  # no guess may be too low
+            return self._longest
+        return codec.mean_frame(self._chains, self._ends, self._longest)
+
+    def _likely_bytes(self, frames: np.ndarray) -> tuple[int, int]:
+        size = self._likely_frame
+        return codec.room_needed(frames, self._chains, self._ends, self.chunk, size)
+
+    def _growth(self, stored: int) -> int:
+        growth = self._arena.missing(stored)
+        if growth and not self.gives_back:  # leave room for what it could not give later
+            held = self._ends["head"].sum() + self._ends["values"].sum()
+            growth += max(0, self.num_envs * self.chunk * self._longest - int(held))
+            growth += (codec.REFERENCES - int(self._known[0])) * self._references[0].nbytes
+        return growth
+
+    def _give_back(self, size: int, keep: int) -> int:
+        return self._arena.give_back(size, keep)
 
     @property
     def _chunk_bytes(self) -> int:
@@ -189,8 +213,9 @@ class CompressedFrameStorage(RingStorage):
     def _projected_frame_bytes(self, chunks: int) -> dict[str, int]:
         """At the size of the chunks so far; at most the frames as they are before the first."""
         held = self._frame_bytes()
-        closed = np.count_nonzero(self._blobs["size"])
-        mean = int(self._blobs["size"].sum()) / closed if closed else self.chunk * self._size
+        sizes = self._blobs["size"][: int(self._ring["chunks"][0])]
+        closed = np.count_nonzero(sizes)
+        mean = int(sizes.sum(dtype=np.int64)) / closed if closed else self.chunk * self._size
         held["frames"] = max(held["frames"], int(chunks * (mean + BLOB.itemsize)) + SEGMENT)
         return held
 
@@ -236,11 +261,16 @@ class CompressedFrameStorage(RingStorage):
                 array[env, :count] = streams[at : at + count]
                 at += count
 
+    def _expect(self, size: int) -> None:
+        if size > self._arena.limit:  # what is loaded may pass the budget until it shrinks
+            self._arena = Arena(size)
+
     def _empty(self) -> None:
+        used = int(self._ring["chunks"][0])
         super()._empty()
-        if hasattr(self, "_arena"):  # not yet in the constructor of the base
+        if used:  # in the constructor of the base there is no more yet
             self._arena.clear()
-            self._blobs["size"] = 0
+            self._blobs["size"][:used] = 0
             self._known[:] = 0
             self._ends[:] = np.zeros(1, codec.OPEN)
 
@@ -249,7 +279,8 @@ class CompressedFrameStorage(RingStorage):
         super().check_valid()
         full = RingLog(self).full()
         assert (self._blobs["size"][full] > 0).all(), "a full chunk was not kept"
-        assert np.count_nonzero(self._blobs["size"]) == len(full), "a string of no chunk"
+        sizes = self._blobs["size"][: int(self._ring["chunks"][0])]
+        assert np.count_nonzero(sizes) == len(full), "a string of no chunk"
         self._arena.check_valid(self._blobs[full])
 
 

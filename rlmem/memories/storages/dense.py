@@ -25,6 +25,8 @@ class DenseStorage(RingStorage):
         self._next = lazy_zeros((capacity, *shape), dtype, huge=True)
         self._running = np.zeros((self.num_envs, *shape), self.dtype)
 
+    kind = "dense"
+
     def _tails(self) -> np.ndarray:
         return np.ascontiguousarray(self._running[:, -1]).view(np.uint8)
 

@@ -20,13 +20,14 @@ class FrameFile:
         shape: rows, values a row.
         dtype: of a value.
         needed: bytes that will be written when full.
+        key: of the configuration, what to lower if there is less room.
 
     Raises:
         UserError: the directory cannot be written to, or has less room than `needed`.
     """
 
     def __init__(
-        self, directory: Path, shape: tuple[int, int], dtype: np.dtype, needed: int
+        self, directory: Path, shape: tuple[int, int], dtype: np.dtype, needed: int, key: str
     ) -> None:
         self.directory = directory
         self._taken = 0
@@ -36,8 +37,8 @@ class FrameFile:
             if free < needed:
                 raise UserError(
                     f"memory.storage.directory={directory}: {free / 2**30:.1f} GiB are free, the "
-                    f"frames need {needed / 2**30:.1f} GiB when full; use a smaller "
-                    "memory.capacity or another disk"
+                    f"frames need {needed / 2**30:.1f} GiB when full; use a smaller {key} or "
+                    "another disk"
                 )
             self._file = tempfile.TemporaryFile(prefix="rlmem-", dir=directory)  # noqa: SIM115
             self._row = shape[1] * dtype.itemsize

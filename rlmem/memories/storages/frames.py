@@ -7,6 +7,7 @@ import numpy as np
 
 from rlmem.memories.lazy import lazy_zeros
 from rlmem.memories.serialize import State
+from rlmem.memories.storages import ring_kernels as kernels
 from rlmem.memories.storages.base import Block
 from rlmem.memories.storages.frame_file import FrameFile
 from rlmem.memories.storages.ring import RingStorage
@@ -61,24 +62,33 @@ class FrameStorage(RingStorage):
             self._frames = lazy_zeros(shape, dtype, huge=True)
         else:
             needed = sum(self._projected_frame_bytes(self._projected_chunks()).values())
-            self._file = FrameFile(Path(directory), shape, self.dtype, needed)
+            key = "memory.capacity" if self.budget is None else "memory.budget"
+            self._file = FrameFile(Path(directory), shape, self.dtype, needed, key)
             self._file.reserve(1)
             self._frames = self._file.array
+
+    kind = "frames"
 
     def _tails(self) -> np.ndarray:
         return self._frames[1 + self._recent[:, -1]].view(np.uint8)
 
     def _put(self, block: Block, first: np.ndarray, ahead: np.ndarray, slot: int) -> None:
         n = len(block)
-        self._reserve()
         own = first >= 0
         if own.any():
             self._frames[1 + first[own]] = block.observation.reshape(n, -1)[own]
         self._frames[1 + ahead] = block.next_observation.reshape(n, -1)
 
-    def _reserve(self) -> None:
+    def _reserve(self, env_id: np.ndarray, follows: np.ndarray) -> None:
         if self._file is not None:
-            self._file.reserve(1 + int(self._ring["chunks"][0]) * self.chunk)
+            frames = kernels.frames_added(env_id, follows, self.num_envs)
+            begun = kernels.chunks_needed(frames, self._chains, self.chunk)
+            self._reserve_chunks(max(0, begun - int(self._ring["free"][0])))
+
+    def _reserve_chunks(self, more: int) -> None:
+        if self._file is not None:
+            chunks = min(int(self._ring["chunks"][0]) + more, self._max_chunks)
+            self._file.reserve(1 + chunks * self.chunk)
 
     def _take(self, index: np.ndarray, last: np.ndarray, places: np.ndarray) -> np.ndarray:
         return self._frames.take(places + 1, axis=0)
@@ -109,7 +119,7 @@ class FrameStorage(RingStorage):
         return self._frames[self._rows_of(chunks)].view(np.uint8).reshape(-1)
 
     def _load_chunk_data(self, chunks: np.ndarray, sizes: np.ndarray, data: np.ndarray) -> None:
-        self._reserve()
+        self._reserve_chunks(0)
         rows = self._rows_of(chunks)
         self._frames[rows] = data.view(self.dtype).reshape(len(rows), self._frames.shape[1])
 
@@ -124,5 +134,5 @@ class FrameStorage(RingStorage):
         return {"open_frames": self._frames[self._open_rows()]}
 
     def _import_open(self, state: State) -> None:
-        self._reserve()
+        self._reserve_chunks(0)
         self._frames[self._open_rows()] = state["open_frames"]

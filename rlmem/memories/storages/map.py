@@ -44,6 +44,7 @@ from rlmem.memories.storages.map_records import (
 
 _EDGE_BYTES = EDGE.itemsize + 4  # with its place in the log of touched edges
 _FIRST_RECORDS = 1024
+MOST_RECORDS = 2**30  # of a kind: positions are int32, those of half-links too
 
 
 class MapStorage(ReplayStorage):
@@ -74,8 +75,10 @@ class MapStorage(ReplayStorage):
         contexts: int = 0,
         num_actions: int,
     ) -> None:
-        if capacity < 3:
-            raise UserError(f"memory.capacity={capacity}: a GWR map needs at least 3 nodes")
+        if not 3 <= capacity <= MOST_RECORDS:
+            raise UserError(
+                f"memory.capacity={capacity}: a GWR map takes 3 to {MOST_RECORDS} nodes"
+            )
         if contexts < 0:
             raise UserError(f"memory.contexts={contexts}: give 0 (none) or more, the paper has 4")
         if np.dtype(dtype) not in (np.dtype(np.uint8), np.dtype(np.float32)):
@@ -92,13 +95,16 @@ class MapStorage(ReplayStorage):
             prototypes=lazy_zeros((capacity, size), self.dtype, huge=True),
             embeddings=lazy_zeros((capacity, embedding_dims), np.float32),
             contexts=lazy_zeros((capacity * contexts, embedding_dims), np.float32),
-            alive=np.empty(capacity, np.uint8),
-            nodes=np.empty(capacity, NODE),
+            alive=lazy_zeros((capacity,), np.uint8),
+            nodes=lazy_zeros((capacity,), NODE),
             halves=np.empty(2 * _FIRST_RECORDS, HALF),
             edges=np.empty(_FIRST_RECORDS, EDGE),
             touched=np.empty(_FIRST_RECORDS, np.int32),
             book=np.empty(10, np.int64),
+            limits=np.array([capacity, MOST_RECORDS, MOST_RECORDS]),
         )
+        self._budget: int | None = None
+        self._slot_bytes = 0  # of an edge, elsewhere
         self._empty()
 
     unit = "nodes"
@@ -158,6 +164,25 @@ class MapStorage(ReplayStorage):
                 touched=_grown(a.touched, size, a.book[TOUCHED]),
             )
         self.arrays = a
+
+    def limit_bytes(self, budget: int, slot_bytes: int) -> None:
+        self._budget, self._slot_bytes = budget, slot_bytes
+
+    def limit_growth(self, nodes: int, links: int, edges: int) -> None:
+        """Let the map grow by as much of this as its budget has room for; records that were freed
+        can always be used again. Links and edges go before nodes, which are of use only with them.
+        """
+        if self._budget is None:
+            return
+        book, held = self.arrays.book, sum(self.footprint().values())
+        left = self._budget - held - self._slot_bytes * int(book[EDGE_MARK])
+        node, link, edge = (sum(self._held(*one).values()) for one in np.eye(3, dtype=int).tolist())
+        edge += self._slot_bytes
+        edges = max(0, min(edges, left // (edge + 2 * link)))
+        links = min(links, 2 * edges)
+        nodes = max(0, min(nodes, (left - edges * edge - links * link) // node))
+        most = book[[NODE_MARK, LINK_MARK, EDGE_MARK]] + [nodes, links, edges]
+        self.arrays.limits[:] = np.minimum(most, [self.capacity, MOST_RECORDS, MOST_RECORDS])
 
     def set(self, cursor: Any, data: Any, *, set_cursor: bool = True) -> None:
         """A map has no slots to be set.

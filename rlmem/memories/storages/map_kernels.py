@@ -99,7 +99,8 @@ def _touch(m, edge):
 
 @njit(cache=True)
 def visit_edge(m, source, target, entry, terminated, truncated, phi):
-    """Count one passage of a temporal edge, made if it is not there; returns its position."""
+    """Count one passage of a temporal edge, made if it is not there; returns its position, -1
+    where there is no room for one more."""
     edge = m.nodes[source].out
     while edge >= 0:
         e = m.edges[edge]
@@ -115,6 +116,8 @@ def visit_edge(m, source, target, entry, terminated, truncated, phi):
             _touch(m, edge)
             return edge
         edge = e.out_next
+    if m.book[EDGES] >= m.limits[2]:
+        return -1
     edge = m.book[EDGE_FREE]
     if edge >= 0:
         m.book[EDGE_FREE] = m.edges[edge].out_next
@@ -336,7 +339,8 @@ def _present(m, streams, rule, x, z, contexts, row):
     if (
         np.exp(-distance) < rule.activation_threshold
         and m.nodes[b].habituation <= rule.habituation_threshold
-        and m.book[NODES] < m.alive.shape[0]
+        and m.book[NODES] < m.limits[0]
+        and m.book[LINKS] + 2 <= m.limits[1]
     ):
         node = _insert(m, x, z, contexts, row)
         if half >= 0:
@@ -345,7 +349,8 @@ def _present(m, streams, rule, x, z, contexts, row):
         add_link(m, s, node)
     else:
         if half < 0:
-            add_link(m, b, s)
+            if m.book[LINKS] < m.limits[1]:
+                add_link(m, b, s)
         else:
             m.halves[half].age = 0
             m.halves[half ^ 1].age = 0

@@ -37,6 +37,7 @@ class MapArrays(NamedTuple):
     edges: np.ndarray  # EDGE [edges]
     touched: np.ndarray  # int32 [edges], edges whose count changed since the last drain
     book: np.ndarray  # int64 [10]
+    limits: np.ndarray  # int64 [3], most live nodes, links and edges for now
 
 
 def columns(name: str, records: np.ndarray) -> dict[str, np.ndarray]:

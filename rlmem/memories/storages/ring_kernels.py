@@ -96,12 +96,18 @@ def continues(
 
 
 @njit(cache=True)
-def chunks_needed(env: np.ndarray, follows: np.ndarray, chains: Records, length: int) -> int:
-    """Chunks that a block will begin."""
-    total = 0
-    frames = np.zeros(len(chains), np.int64)
+def frames_added(env: np.ndarray, follows: np.ndarray, num_envs: int) -> np.ndarray:
+    """Frames that a block adds to each chain, int64 [E]."""
+    frames = np.zeros(num_envs, np.int64)
     for row in range(len(env)):
         frames[env[row]] += 1 if follows[row] else 2
+    return frames
+
+
+@njit(cache=True)
+def chunks_needed(frames: np.ndarray, chains: Records, length: int) -> int:
+    """Chunks that so many frames more in each chain (int64 [E]) begin."""
+    total = 0
     for e in range(len(chains)):
         left = length - 1 - chains[e].position if chains[e].chunk >= 0 else 0
         if frames[e] > left:
@@ -260,13 +266,20 @@ def plan_read(
     reward: np.ndarray,
     steps: np.ndarray,
     last: np.ndarray,
-) -> None:
+) -> bool:
     """Find frames, n-step rewards, steps and last slots of the slots `index`.
 
     `places` [B, stack + 1] holds a stack and the frame after it (n_step = 1), or [B, 2 * stack] the
     stacks at both ends; -1 stands for the zeros before an episode.
+
+    Returns:
+        Whether all slots hold a transition; if not, nothing was read.
     """
     size = ring[0].size
+    for b in range(len(index)):
+        slot = index[b]
+        if slot < 0 or slot >= size or (ring[0].cursor - 1 - slot) % size >= ring[0].window:
+            return False
     both = places.shape[1] == 2 * stack and n_step > 1
     scratch = np.empty(stack + 1, np.int64)
     for b in range(len(index)):
@@ -289,6 +302,7 @@ def plan_read(
         reward[b] = value
         steps[b] = count
         last[b] = slot
+    return True
 
 
 @njit(cache=True)

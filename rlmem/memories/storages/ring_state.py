@@ -90,6 +90,7 @@ class RingLog:
             "closed": int(r["closed"]),
             "oldest_chunk": int(numbers[0]) if len(numbers) else int(r["closed"]),
             "chunk": storage.chunk,
+            "kind": storage.kind,
             "frame": [*storage.frame_shape, str(storage.dtype)],
             "stack": storage.stack,
             "chains": self._chains(),
@@ -175,9 +176,14 @@ class RingLog:
         """Whether a state fits.
 
         Raises:
-            ValueError: it is of other frames, environments or a larger memory.
+            ValueError: it is of other frames, environments, another kind of storage or a larger
+                memory.
         """
         storage = self.storage
+        if state.get("kind", storage.kind) != storage.kind:
+            raise ValueError(
+                f"the saved memory is a storage of kind {state['kind']}, this one {storage.kind}"
+            )
         own = [*storage.frame_shape, str(storage.dtype)]
         if list(state["frame"]) != own or state["stack"] != storage.stack:
             raise ValueError(
@@ -207,7 +213,11 @@ class RingLog:
         for name in (*RING_FIELDS, "closed"):
             r[name] = state[name]
         chains = np.array(state["chains"])
-        for start, end in pieces(state, "chunks"):
+        ranges = pieces(state, "chunks")
+        storage._expect(
+            sum(int(state[f"chunks-{a}-{b}"]["size"].sum(dtype=np.int64)) for a, b in ranges)
+        )
+        for start, end in ranges:
             self._load_chunks(state, start, end, chains["first"])
         self._open_chunks(chains)
         count = int(r["chunks"])

@@ -18,7 +18,8 @@ compared with every node. What differs from the paper:
   nothing on pixels.
 - The contexts go on from the node that the observation became: b, or the inserted one.
 - A uint8 prototype is rounded at random so that its expectation is the exact moving average.
-- A full map inserts no more: each observation is merged into its best-matching unit.
+- A full map inserts no more: each observation is merged into its best-matching unit. With a budget
+  in bytes, links and edges that are new get no room either once it is used up.
 """
 
 from pathlib import Path
@@ -188,7 +189,7 @@ class GWRWriter(Writer):
 
         Returns:
             int64 [N], the edge of each row; -1 where there is none (yet): the scale or later steps
-            are still waited for, or a node of the edge was pruned.
+            are still waited for, a node of the edge was pruned, or the budget has no room for it.
 
         Raises:
             ValueError: a shape, dtype, action or env_id does not fit.
@@ -234,7 +235,9 @@ class GWRWriter(Writer):
             push_frames(chunk, first, following, self._stacks, stacks)
             embedded = self._embed(stacks)
             embedded /= np.float32(self.scale)
-            storage.reserve(2 * len(chunk), len(chunk) + int(streams.waiting.sum()))
+            links, edges = 2 * len(chunk), len(chunk) + int(streams.waiting.sum())
+            storage.reserve(links, edges)
+            storage.limit_growth(len(chunk), links, edges)
             walk(storage.arrays, streams, self._rule, chunk, stacks, embedded, index)
         streams.pending["row"] = -1  # rows of later blocks have other numbers
 
