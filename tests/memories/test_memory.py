@@ -7,10 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from omegaconf.errors import MissingMandatoryValue
 from tensordict import assert_close
 
 from rlmem.config import compose
+from rlmem.config.errors import explain
 from rlmem.envs import EnvSpec
+from rlmem.jobs.resume import config_dict, differences
 from rlmem.memories import (
     CombinedSampler,
     FrameStorage,
@@ -59,6 +62,16 @@ def named(memory: str, spec: EnvSpec = VECTORS, *overrides: str) -> ReplayMemory
         habituation_threshold=0.8,
         seed=0,
     )
+
+
+def test_the_directory_of_a_file_is_asked_for_by_its_key_and_may_change() -> None:
+    cfg = compose("train", ["env=pong", "memory/storage=memmap"])
+    with pytest.raises(MissingMandatoryValue) as missing:
+        config_dict(cfg)
+    line = "memory.storage.directory is not set; give it, such as memory.storage.directory=/scratch"
+    assert explain(missing.value, []) == line
+    before, after = ({"memory": {"storage": {"directory": name}}} for name in ("/a", "/b"))
+    assert differences(before, after) == []
 
 
 @each_sampler

@@ -1,6 +1,7 @@
 """Saved ring storages: only what is new is written, what is damaged is named."""
 
 import os
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -181,6 +182,77 @@ def test_a_file_system_without_links_gets_copies(
     assert_close(everything(next_one), everything(storage))
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("onto_itself", [False, True])
+def test_saves_into_one_folder_leave_the_last_state_alone(
+    kind: str, onto_itself: bool, tmp_path: Path
+) -> None:
+    envs = RandomEnvs(np.random.default_rng(0), FRAME, np.uint8, 2, 0.02, 0.1)
+    storage = make(kind, 200, FRAME, stack=4, num_envs=2)
+    for _ in range(5):
+        storage.append(envs.block(90))
+        storage.save(tmp_path, tmp_path if onto_itself else None)
+        assert_close(everything(reloaded(storage, kind, tmp_path)), everything(storage))
+    files = {file.stem for file in tmp_path.glob("*.npy")}
+    assert files == set(load_state(tmp_path).files)
+
+
+def test_a_save_over_linked_files_leaves_the_other_state_as_it_was(
+    saved: tuple[RingStorage, Path],
+) -> None:
+    storage, folder = saved
+    storage.save(folder.with_name("linked"), folder)
+    other = make("compressed", **options_of(storage))
+    other.append(RandomEnvs(np.random.default_rng(1), FRAME, np.uint8, 2, 0.02, 0.1).block(500))
+    other.dumps(folder.with_name("linked"))
+    assert_close(everything(reloaded(storage, "compressed", folder)), everything(storage))
+
+
+@pytest.mark.parametrize("how", [cut, Path.unlink], ids=["cut", "missing"])
+def test_a_previous_folder_that_lost_files_is_not_built_upon(
+    saved: tuple[RingStorage, Path], how: Any
+) -> None:
+    storage, folder = saved
+    how(next(folder.glob("rows-*.npy")))
+    storage.save(folder.with_name("next"), folder)
+    following = reloaded(storage, "compressed", folder.with_name("next"))
+    assert_close(everything(following), everything(storage))
+    storage.save(folder.with_name("after"), folder / "state.json")  # no folder at all
+
+
+@pytest.mark.parametrize("kind", ["dense", "frames"])
+def test_a_state_of_another_kind_is_refused_before_anything_is_lost(
+    saved: tuple[RingStorage, Path], kind: str
+) -> None:
+    storage, folder = saved
+    other = make(kind, **options_of(storage))
+    other.append(RandomEnvs(np.random.default_rng(1), FRAME, np.uint8, 2, 0.02, 0.1).block(50))
+    before = everything(other)
+    with pytest.raises(ValueError, match=f"of kind compressed, this one {kind}"):
+        other.loads(folder)
+    assert_close(everything(other), before)
+
+
+def test_a_state_that_names_no_kind_is_read(saved: tuple[RingStorage, Path]) -> None:
+    storage, _ = saved
+    state = dict(storage.state_dict())
+    del state["kind"]
+    fresh = make("compressed", **options_of(storage))
+    fresh.load_state_dict(state)
+    assert_close(everything(fresh), everything(storage))
+
+
+def test_what_was_never_used_is_not_touched_by_loading_or_projecting() -> None:
+    storage = make("compressed", 50_000_000, FRAME)
+    storage.append(RandomEnvs(np.random.default_rng(0), FRAME, np.uint8).block(100))
+    state = storage.state_dict()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    storage.load_state_dict(state)
+    storage.projected_footprint()
+    faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+    assert faults < 2000  # the table of chunks alone has 18,000 pages
+
+
 def test_states_hold_plain_arrays_and_json(saved: tuple[RingStorage, Path]) -> None:
     state = load_state(saved[1])
     assert all(isinstance(state[name], np.ndarray | int | str | list) for name in state)
@@ -195,6 +267,8 @@ def test_a_directory_with_too_little_room_is_refused(
     monkeypatch.setattr(frame_file.shutil, "disk_usage", lambda _: Usage)
     with pytest.raises(UserError, match=r"memory\.storage\.directory=.*smaller memory\.capacity"):
         FrameStorage(1000, FRAME, directory=tmp_path)
+    with pytest.raises(UserError, match=r"memory\.storage\.directory=.*smaller memory\.budget"):
+        FrameStorage(1000, FRAME, directory=tmp_path, budget=150_000)
 
 
 def test_a_disk_that_fills_up_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -207,9 +281,11 @@ def test_a_disk_that_fills_up_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_p
 
     monkeypatch.setattr(frame_file.os, "posix_fallocate", full)
     storage.append(envs.block(200))
-    later = envs.block(1000)
+    before, later = everything(storage), envs.block(1000)
     with pytest.raises(UserError, match="no room for more frames"):
         storage.append(later)
+    storage.check_valid()
+    assert_close(everything(storage), before)
 
 
 def test_the_file_of_the_frames_leaves_nothing_behind(tmp_path: Path) -> None:

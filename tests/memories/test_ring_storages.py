@@ -249,6 +249,47 @@ def test_another_dtype_is_refused() -> None:
         storage.set(torch.arange(3), vector_block(3))
 
 
+WRONG = [np.zeros((3, 4)), np.zeros((3, 5), np.float32)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("wrong", WRONG, ids=["dtype", "shape"])
+def test_a_next_observation_of_another_dtype_or_shape_is_refused(
+    kind: str, wrong: np.ndarray
+) -> None:
+    storage, block = make(kind, 20, (4,), np.float32), vector_block(3)
+    block["next"]["observation"] = wrong
+    with pytest.raises(ValueError, match=f"next observation {wrong.dtype} .* was given"):
+        storage.append(block)
+    assert len(storage) == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("index", [[10], [-1], [3, 10**7], -11, 10])
+def test_a_slot_that_holds_nothing_is_refused(kind: str, index: Any) -> None:
+    storage, block = make(kind, 20, (4,), np.float32), vector_block(10)
+    storage.append(block)
+    with pytest.raises(IndexError, match="holds no transition"):
+        storage.get(np.array(index) if isinstance(index, list) else index)
+    np.testing.assert_array_equal(storage.get(-1)["observation"], block["observation"][-1])
+
+
+def test_frames_of_many_changes_are_exact_up_to_the_longest_chunk() -> None:
+    """Each sixth byte changes: the most runs, in a chunk whose heads just fit in their number."""
+    size = 194_000
+    frames = np.zeros((257, size), np.uint8)
+    frames[1::2, ::6] = 1
+    no = np.zeros(256, bool)
+    block = {"observation": frames[:-1], "action": np.zeros(256, np.int64)}
+    block["next"] = {"observation": frames[1:], "reward": no, "terminated": no}
+    storage = CompressedFrameStorage(300, (size,), chunk=255)
+    storage.append(block)
+    for slot in (1, 100, 254, 255):
+        np.testing.assert_array_equal(storage.get(slot)["observation"], frames[slot])
+    with pytest.raises(ValueError, match=r"chunk=255: .* use chunk=248 or less"):
+        CompressedFrameStorage(300, (200_000,), chunk=255)
+
+
 @pytest.mark.parametrize("env_id", [-1, 2])
 def test_an_env_id_out_of_range_is_refused(env_id: int) -> None:
     storage = FrameStorage(20, (4,), np.float32, num_envs=2)

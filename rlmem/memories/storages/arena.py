@@ -43,11 +43,7 @@ def _put(
     size = segments.shape[1]
     current, offset = state[2], state[3]
     if current < 0 or offset == size:
-        fresh = _next_segment(state, free, returned)
-        if current >= 0 and held[current] == 0:  # full, and nothing in it is held any more
-            free[state[1]] = current
-            state[1] += 1
-        current, offset = fresh, 0
+        current, offset = _next_segment(state, free, returned), 0
         held[current] = 0
     blob[0].segment = current
     blob[0].offset = offset
@@ -82,9 +78,12 @@ def _release(
         while True:
             after = following[segment]
             held[segment] -= 1
-            if held[segment] == 0 and segment != state[2]:
-                free[state[1]] = segment
-                state[1] += 1
+            if held[segment] == 0:
+                if segment == state[2]:
+                    state[3] = 0  # from its beginning again
+                else:
+                    free[state[1]] = segment
+                    state[1] += 1
             if left <= size:
                 break
             left -= size

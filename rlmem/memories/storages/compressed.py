@@ -167,7 +167,8 @@ class CompressedFrameStorage(RingStorage):
             out,
         )
         frames = out.view(np.uint8)[:, : self._size]  # without the padding to whole words
-        return np.ascontiguousarray(frames).view(self.dtype).reshape(*places.shape, -1)
+        values = self._size // self.dtype.itemsize
+        return np.ascontiguousarray(frames).view(self.dtype).reshape(*places.shape, values)
 
     @property
     def gives_back(self) -> bool:

@@ -48,7 +48,8 @@ class RingBudget:
         self._a_slot = storage._row_bytes + storage.slot_bytes
         self.most_slots = storage.max_size
         if storage.compresses:
-            turns = int(MOST_SLOTS * limit) // (storage.num_envs * self._a_slot)
+            index = storage._chunk_bytes / storage.chunk  # of a frame, which stays as well
+            turns = int(MOST_SLOTS * limit / (storage.num_envs * (self._a_slot + index)))
             self.most_slots = min(self.most_slots, storage.num_envs * max(1, turns))
 
     @property
@@ -78,18 +79,23 @@ class RingBudget:
                 missing = self._missing(rows, *self._needs(env_id[:rows], follows[:rows]))
                 if missing <= 0:
                     return size, rows
-                rows = max(num_envs, rows // 2 // num_envs * num_envs) if rows > num_envs else 0
+                rows = self._fewer(rows)
         if size == 0:
             raise BudgetError(self.limit, missing)
         first = cursor % size
         count = min(count, size - first)
         storage._evict(count - (size - window))
-        needs = self._needs(env_id[:count], follows[:count])
-        while (missing := self._missing(0, *needs)) > 0:
-            if len(storage) == 0:
+        while (missing := self._missing(0, *self._needs(env_id[:count], follows[:count]))) > 0:
+            if len(storage):
+                storage._evict(min(num_envs, len(storage)))
+            elif not (count := self._fewer(count)):
                 raise BudgetError(self.limit, missing)
-            storage._evict(min(num_envs, len(storage)))
         return first, count
+
+    def _fewer(self, rows: int) -> int:
+        """About half as many rows, in whole turns; 0: it was a turn already."""
+        turn = self.storage.num_envs
+        return max(turn, rows // 2 // turn * turn) if rows > turn else 0
 
     def _needs(self, env_id: np.ndarray, follows: np.ndarray) -> tuple[int, int, int]:
         """Chunks that a run begins, bytes of frames beside them, and bytes to be stored away."""
