@@ -7,28 +7,36 @@ import numpy as np
 
 from rlmem.analysis.cells import Cell
 from rlmem.analysis.page import number
-from rlmem.analysis.statistics import Estimate
+from rlmem.analysis.statistics import Estimate, difference_estimate, row_mean
 from rlmem.units import readable_bytes, readable_seconds
 
 HEADER = (
-    "| setting | seeds | return, mean [95 %] | bytes, peak | insert, us | sample, us | wall time |"
+    "| setting | seeds | return, mean [95 %] | above its FIFO [95 %] | bytes, peak | insert, us "
+    "| sample, us | wall time |"
 )
 
 
 def write_table(
-    cells: Sequence[Cell], columns: Mapping[str, str], labels: Sequence[str], path: Path
+    cells: Sequence[Cell],
+    columns: Mapping[str, str],
+    labels: Sequence[str],
+    fifos: Mapping[str, str],
+    path: Path,
 ) -> None:
     """Write a study's table; what was not run is `missing`.
 
     Args:
         columns: folder below runs/ -> title of each environment.
         labels: the settings, in the order of the lines.
+        fifos: setting -> the one that it is to be held against.
     """
     by_place = {(column_of(cell), cell.label): cell for cell in cells}
     lines = []
     for folder, title in columns.items():
-        lines += [f"### {title}", "", HEADER, "|---|" + "---:|" * 6]
-        lines += [_line(label, by_place.get((folder, label))) for label in labels]
+        lines += [f"### {title}", "", HEADER, "|---|" + "---:|" * 7]
+        for label in labels:
+            fifo = by_place.get((folder, fifos.get(label, "")))
+            lines.append(_line(label, by_place.get((folder, label)), fifo))
         lines.append("")
     path.write_text("\n".join(lines))
 
@@ -38,20 +46,28 @@ def column_of(cell: Cell) -> str:
     return cell.runs[0].folder.parents[1].name
 
 
-def _line(label: str, cell: Cell | None) -> str:
+def _line(label: str, cell: Cell | None, fifo: Cell | None) -> str:
     if cell is None or not cell.finished:
-        return f"| {escape(label)} | 0 | missing |  |  |  |  |"
+        return f"| {escape(label)} | 0 | missing |  |  |  |  |  |"
     size, seconds = cell.mean("memory_bytes_peak"), cell.mean("wall_seconds")
     parts = [
         escape(label),
         str(len(cell.returns)),
         readable(cell.return_mean),
+        readable(above(cell, fifo)) if fifo and len(fifo.returns) else "",
         readable_bytes(size) if np.isfinite(size) else "-",
         number(cell.last("insert_us"), "{:,.1f}"),
         number(cell.last("sample_us"), "{:,.0f}"),
         readable_seconds(seconds) if np.isfinite(seconds) else "-",
     ]
     return f"| {' | '.join(parts)} |"
+
+
+def above(cell: Cell, other: Cell) -> Estimate | None:
+    """How much higher a cell's mean return is than another's."""
+    if not len(cell.returns):
+        return None
+    return difference_estimate([cell.returns], [other.returns], row_mean, widen=True)
 
 
 def escape(label: str) -> str:

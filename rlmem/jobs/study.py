@@ -247,7 +247,8 @@ def report_study(study: Study) -> Report | None:
     missing = [note for column in study.columns if (note := _missing(study, column))]
     report = write_report([runs], study.folder, notes=missing)
     columns = {slug(column): column for column in study.columns}
-    write_table(report.cells, columns, study.labels(), study.folder / "table.md")
+    fifos = {row: FIFO + row for row in study.rows}
+    write_table(report.cells, columns, study.labels(), fifos, study.folder / "table.md")
     return report
 
 

@@ -66,6 +66,8 @@ def test_a_fifo_may_hold_the_bytes_of_its_row(study: Path) -> None:
 def test_the_table_says_what_was_run_and_what_is_missing(study: Path) -> None:
     assert line_of(study, "CartPole", "per")[1] == "2"
     assert line_of(study, "CartPole", "FIFO of the bytes of per")[1] == "2"
+    assert line_of(study, "CartPole", "uniform")[3] == ""
+    assert " [" in line_of(study, "CartPole", "per")[3]  # against its FIFO
     assert line_of(study, "CartPole", "broken")[1:3] == ["0", "missing"]
     assert line_of(study, "Acrobot", "uniform")[1:3] == ["0", "missing"]
     page = (study / "index.html").read_text()
