@@ -185,7 +185,8 @@ def run_job(job: Job) -> str | None:
             check(cfg)
             train(cfg)
         except Exception as exc:
-            line = " ".join(f"{type(exc).__name__}: {exc}".split())
+            what = str(exc) if isinstance(exc, UserError) else f"{type(exc).__name__}: {exc}"
+            line = " ".join(what.split())
             traceback.print_exc()
             error.write_text(line + "\n")
             return line

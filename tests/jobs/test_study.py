@@ -93,7 +93,7 @@ def test_a_second_call_runs_only_what_is_not_finished(
 @pytest.mark.slow
 def test_an_error_is_kept_beside_its_job(study: Path) -> None:
     error = (study / "runs/cartpole/broken/seed0/error.txt").read_text()
-    assert error.startswith("UserError: memory.budget=100: too small")
+    assert error.startswith("memory.budget=100: too small")
 
 
 @pytest.mark.parametrize(
