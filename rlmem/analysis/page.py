@@ -47,6 +47,8 @@ def write_page(report: "Report", path: Path) -> None:
     unfinished = len(runs) - finished
     if unfinished:
         title += f" ({unfinished} not finished)"
+    if report.title:
+        title = f"{escape(report.title)}: {title}"
     body = [
         f"<h1>{title}</h1>",
         f"<p class=from>{escape(', '.join(report.sources))}</p>",

@@ -45,6 +45,7 @@ class Report:
     sources: list[str]
     collection: Collection
     cells: list[Cell]
+    title: str = ""
     figures: list[tuple[str, str, str]] = field(default_factory=list)
 
 
@@ -53,6 +54,7 @@ def write_report(
     out: Path,
     outsiders: Sequence[Path] = (),
     notes: Sequence[str] = (),
+    title: str = "",
 ) -> Report:
     """Compare all runs below some folders and write results.csv, summary.csv, figures, index.html.
 
@@ -61,6 +63,7 @@ def write_report(
         out: folder that the report is written into; an older report there is replaced.
         outsiders: CSV files of other programs' curves (docs/comparing.md).
         notes: further lines for the reader.
+        title: of the page, before what is counted.
 
     Raises:
         UserError: a folder is missing, nothing there is a run, or matplotlib is missing.
@@ -87,9 +90,8 @@ def write_report(
         raise UserError("mode=report needs matplotlib: pip install 'rlmem[plot]'") from None
     from rlmem.analysis.page import write_page
 
-    report = Report(
-        [str(f) for f in [*folders, *outsiders]], collection, make_cells(collection.runs)
-    )
+    sources = [str(path) for path in [*folders, *outsiders]]
+    report = Report(sources, collection, make_cells(collection.runs), title)
     _note_uncounted(report)
     try:
         out.mkdir(parents=True, exist_ok=True)

@@ -25,6 +25,8 @@ import yaml
 from rlmem.analysis.report import Report, write_report
 from rlmem.analysis.study_table import write_table
 from rlmem.callbacks.checkpoint import find_checkpoint
+from rlmem.config import check, compose
+from rlmem.config.sweep import clear_error, write_error
 from rlmem.errors import UserError
 from rlmem.jobs.summary import read_summary
 from rlmem.units import readable_seconds
@@ -79,10 +81,10 @@ class Study:
         self.title = str(content.get("title", folder.name))
         self.common = self._overrides("common", content.get("common"))
         self.fifo = self._overrides("fifo", content.get("fifo"))
-        self.rows = self._parts("rows", content["rows"])
-        self.columns = self._parts("columns", content["columns"])
+        self.rows = self._parts("rows", content["rows"], "fifo")
+        self.columns = self._parts("columns", content["columns"], "seeds")
 
-    def _parts(self, name: str, parts: Any) -> dict[str, dict[str, Any]]:
+    def _parts(self, name: str, parts: Any, more: str) -> dict[str, dict[str, Any]]:
         if not isinstance(parts, dict):
             raise UserError(f"{self.folder}/study.yaml: {name} must be a mapping")
         folders = [slug(str(key)) for key in parts]
@@ -90,7 +92,7 @@ class Study:
             raise UserError(
                 f"{self.folder}/study.yaml: {name} must differ in their letters and digits"
             )
-        return {str(key): self._part(key, value) for key, value in parts.items()}
+        return {str(key): self._part(key, value, more) for key, value in parts.items()}
 
     def _overrides(self, name: Any, value: Any) -> list[str]:
         """Overrides as a command line or a list."""
@@ -99,10 +101,10 @@ class Study:
         except (ValueError, AttributeError) as error:
             raise UserError(f"{self.folder}/study.yaml: {name}: {value}: {error}") from None
 
-    def _part(self, name: Any, value: Any) -> dict[str, Any]:
-        """A row or a column: its overrides, alone or in a mapping with more."""
+    def _part(self, name: Any, value: Any, more: str) -> dict[str, Any]:
+        """A row or a column: its overrides, alone or in a mapping with one key more."""
         part = value if isinstance(value, dict) else {"overrides": value}
-        if unknown := part.keys() - {"overrides", "fifo", "seeds"}:
+        if unknown := part.keys() - {"overrides", more}:
             raise UserError(
                 f"{self.folder}/study.yaml: {name} has an unknown key {min(map(str, unknown))}"
             )
@@ -164,13 +166,11 @@ def run_job(job: Job) -> str | None:
 
     What it prints goes to log.txt in its folder. A run that was cut off goes on.
     """
-    from rlmem.config import check, compose
     from rlmem.jobs.train import train
 
     job.folder.mkdir(parents=True, exist_ok=True)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    error = job.folder / "error.txt"
-    error.unlink(missing_ok=True)
+    clear_error(job.folder)
     (job.folder / "overrides.yaml").write_text(yaml.safe_dump(list(job.overrides)))
     given = [*job.overrides, f"paths.output_dir={job.folder}", "log.progress=false"]
     if find_checkpoint(job.folder):
@@ -188,7 +188,7 @@ def run_job(job: Job) -> str | None:
             what = str(exc) if isinstance(exc, UserError) else f"{type(exc).__name__}: {exc}"
             line = " ".join(what.split())
             traceback.print_exc()
-            error.write_text(line + "\n")
+            write_error(job.folder, line, 1)
             return line
     return None
 
@@ -246,7 +246,7 @@ def report_study(study: Study) -> Report | None:
     if not runs.is_dir():
         return None
     missing = [note for column in study.columns if (note := _missing(study, column))]
-    report = write_report([runs], study.folder, notes=missing)
+    report = write_report([runs], study.folder, notes=missing, title=study.title)
     columns = {slug(column): column for column in study.columns}
     fifos = {row: FIFO + row for row in study.rows}
     write_table(report.cells, columns, study.labels(), fifos, study.folder / "table.md")

@@ -1,5 +1,6 @@
 """Studies: what is missing is run, what is there is kept, a table says what is not."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,7 @@ def test_the_table_says_what_was_run_and_what_is_missing(study: Path) -> None:
     assert line_of(study, "CartPole", "broken")[1:3] == ["0", "missing"]
     assert line_of(study, "Acrobot", "uniform")[1:3] == ["0", "missing"]
     page = (study / "index.html").read_text()
+    assert "<h1>tiny: " in page
     assert "Acrobot: not run" in page
     assert "CartPole: not all seeds were run: broken (0 of 2)" in page
 
@@ -92,8 +94,8 @@ def test_a_second_call_runs_only_what_is_not_finished(
 
 @pytest.mark.slow
 def test_an_error_is_kept_beside_its_job(study: Path) -> None:
-    error = (study / "runs/cartpole/broken/seed0/error.txt").read_text()
-    assert error.startswith("memory.budget=100: too small")
+    error = json.loads((study / "runs/cartpole/broken/seed0/error.json").read_text())
+    assert error["error"].startswith("memory.budget=100: too small")
 
 
 @pytest.mark.parametrize(
@@ -104,6 +106,7 @@ def test_an_error_is_kept_beside_its_job(study: Path) -> None:
         ("rows: {a: ''}\ncolumns: {b: ''}\nrepeat: 3", "unknown key repeat"),
         ("rows: {a: {over: ''}}\ncolumns: {b: ''}", "a has an unknown key over"),
         ("rows: {a: ''}\ncolumns: {b: {overrides: '', seeds: many}}", "seeds=many"),
+        ("rows: {a: {seeds: 2}}\ncolumns: {b: ''}", "a has an unknown key seeds"),
         ("rows: [a]\ncolumns: {b: ''}", "rows must be a mapping"),
     ],
 )
