@@ -31,6 +31,7 @@ NUMBERS = (  # of a run's summary
     "peak_rss_bytes",
     "env_steps_per_second",
     "wall_seconds",
+    "cpu_seconds",
 )
 
 

@@ -92,6 +92,7 @@ def _save_checkpoint(
         "env_steps": stream.env_steps,
         "grad_steps": agent.grad_steps,
         "seconds": recorder.seconds,
+        "cpu_seconds": recorder.cpu_seconds,
         "memory_bytes_peak": recorder.bytes_peak,
         "memory_saved": with_memory,
         "best_return": recorder.best_return,

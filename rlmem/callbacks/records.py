@@ -136,21 +136,24 @@ class Recorder(lightning.Callback):
     ) -> None:
         self.stream, self.every, self.loggers = stream, every, loggers
         self.bytes_peak = 0
-        self.seconds_before = 0.0
+        self.seconds_before = self.cpu_seconds_before = 0.0
         self.last_evaluation: EvaluationResult | None = None
         self.best_return: float | None = None
         self._run_dir = run_dir
-        self._started = time.perf_counter()
+        self._started, self._cpu_started = time.perf_counter(), time.process_time()
 
-    def open(self, keep_until: int, seconds_before: float, bytes_peak: int) -> None:
+    def open(
+        self, keep_until: int, seconds_before: float, cpu_seconds_before: float, bytes_peak: int
+    ) -> None:
         """Open the files, dropping rows past `keep_until` env steps; call once before training."""
         self.seconds_before, self.bytes_peak = seconds_before, bytes_peak
+        self.cpu_seconds_before = cpu_seconds_before
         self._metrics = CsvFile(self._run_dir / "metrics.csv", None, keep_until)
         self._episodes = CsvFile(self._run_dir / "episodes.csv", EPISODE_COLUMNS, keep_until)
         self._evaluations = CsvFile(
             self._run_dir / "evaluations.csv", EVALUATION_COLUMNS, keep_until
         )
-        self._started = time.perf_counter()
+        self._started, self._cpu_started = time.perf_counter(), time.process_time()
         self._last_steps, self._last_seconds = self.stream.env_steps, self.seconds
         self._last_parts = dict(self.stream.seconds)
         self._last_grad_steps = 0
@@ -159,6 +162,11 @@ class Recorder(lightning.Callback):
     def seconds(self) -> float:
         """Wall seconds of the run, earlier segments included."""
         return self.seconds_before + time.perf_counter() - self._started
+
+    @property
+    def cpu_seconds(self) -> float:
+        """CPU seconds of the run's process over all its threads, earlier segments included."""
+        return self.cpu_seconds_before + time.process_time() - self._cpu_started
 
     def on_train_start(self, trainer: lightning.Trainer, pl_module: Any) -> None:
         """Start counting speed here."""

@@ -81,10 +81,10 @@ class Study:
         self.title = str(content.get("title", folder.name))
         self.common = self._overrides("common", content.get("common"))
         self.fifo = self._overrides("fifo", content.get("fifo"))
-        self.rows = self._parts("rows", content["rows"], "fifo")
-        self.columns = self._parts("columns", content["columns"], "seeds")
+        self.rows = self._parts("rows", content["rows"], {"fifo", "seeds"})
+        self.columns = self._parts("columns", content["columns"], {"seeds"})
 
-    def _parts(self, name: str, parts: Any, more: str) -> dict[str, dict[str, Any]]:
+    def _parts(self, name: str, parts: Any, more: set[str]) -> dict[str, dict[str, Any]]:
         if not isinstance(parts, dict):
             raise UserError(f"{self.folder}/study.yaml: {name} must be a mapping")
         folders = [slug(str(key)) for key in parts]
@@ -101,10 +101,10 @@ class Study:
         except (ValueError, AttributeError) as error:
             raise UserError(f"{self.folder}/study.yaml: {name}: {value}: {error}") from None
 
-    def _part(self, name: Any, value: Any, more: str) -> dict[str, Any]:
-        """A row or a column: its overrides, alone or in a mapping with one key more."""
+    def _part(self, name: Any, value: Any, more: set[str]) -> dict[str, Any]:
+        """A row or a column: its overrides, alone or in a mapping with further keys."""
         part = value if isinstance(value, dict) else {"overrides": value}
-        if unknown := part.keys() - {"overrides", more}:
+        if unknown := part.keys() - {"overrides", *more}:
             raise UserError(
                 f"{self.folder}/study.yaml: {name} has an unknown key {min(map(str, unknown))}"
             )
@@ -114,32 +114,37 @@ class Study:
         overrides = self._overrides(name, part.get("overrides"))
         return {**part, "overrides": overrides, "seeds": seeds}
 
-    def seeds(self, column: str) -> range:
-        return range(self.columns[column]["seeds"])
+    def seeds(self, column: str, row: str) -> range:
+        """Those of a cell: as many as its row or its column asks for, whichever is more."""
+        return range(max(self.columns[column]["seeds"], self.rows[row]["seeds"]))
 
     def jobs(self, column: str) -> list[Job]:
         """Those of a column that need no other job's result, seed by seed."""
         return [
-            self._job(column, row, seed, part["overrides"])
-            for seed in self.seeds(column)
-            for row, part in self.rows.items()
+            self._job(column, row, seed, self.rows[row]["overrides"])
+            for row, seed in self._cells(column)
         ]
+
+    def _cells(self, column: str) -> list[tuple[str, int]]:
+        """Rows and seeds of a column, the first seed of all rows first."""
+        cells = [(row, seed) for row in self.rows for seed in self.seeds(column, row)]
+        return sorted(cells, key=lambda cell: cell[1])
 
     def fifo_jobs(self, column: str) -> Iterator[Job]:
         """A FIFO of the same bytes beside each finished run of the rows that ask for it."""
-        for seed in self.seeds(column):
-            for row, part in self.rows.items():
-                if not part.get("fifo"):
-                    continue
-                beside = read_summary(self._job(column, row, seed, ()).folder) or {}
-                if beside.get("status") != "finished":
-                    continue
-                budget = f"memory.budget={beside['memory_bytes_peak']}"
-                yield self._job(column, FIFO + row, seed, (*self.fifo, budget))
+        for row, seed in self._cells(column):
+            if not self.rows[row].get("fifo"):
+                continue
+            beside = read_summary(self._job(column, row, seed, ()).folder) or {}
+            if beside.get("status") != "finished":
+                continue
+            budget = f"memory.budget={beside['memory_bytes_peak']}"
+            yield self._job(column, FIFO + row, seed, (*self.fifo, budget))
 
     def finished(self, column: str, row: str) -> int:
         """How many runs of a row are done."""
-        return sum(self._job(column, row, seed, ()).done for seed in self.seeds(column))
+        seeds = self.seeds(column, row.removeprefix(FIFO))
+        return sum(self._job(column, row, seed, ()).done for seed in seeds)
 
     def labels(self) -> list[str]:
         """Rows of the table, each FIFO below its row."""
@@ -255,9 +260,9 @@ def report_study(study: Study) -> Report | None:
 
 def _missing(study: Study, column: str) -> str | None:
     """What of a column was not run, as a line of the page."""
-    seeds = len(study.seeds(column))
     found = {label: study.finished(column, label) for label in study.labels()}
     if not any(found.values()):
         return f"{column}: not run"
-    lacking = [f"{label} ({n} of {seeds})" for label, n in found.items() if n < seeds]
+    wanted = {label: len(study.seeds(column, label.removeprefix(FIFO))) for label in found}
+    lacking = [f"{label} ({n} of {wanted[label]})" for label, n in found.items() if n < wanted[label]]
     return f"{column}: not all seeds were run: {', '.join(lacking)}" if lacking else None

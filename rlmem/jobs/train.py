@@ -94,7 +94,7 @@ class Run:
         """Go on from the run's checkpoint, or start its files."""
         folder = find_checkpoint(self.run_dir)
         if folder is None:
-            self.recorder.open(keep_until=0, seconds_before=0.0, bytes_peak=0)
+            self.recorder.open(0, seconds_before=0.0, cpu_seconds_before=0.0, bytes_peak=0)
             return
         self.agent.to(self.trainer.strategy.root_device)
         manifest = load_checkpoint(folder, self.agent, self.stream)
@@ -102,7 +102,10 @@ class Run:
         if manifest["last_evaluation"]:
             self.recorder.last_evaluation = EvaluationResult(**manifest["last_evaluation"])
         self.recorder.open(
-            manifest["env_steps"], manifest["seconds"], manifest["memory_bytes_peak"]
+            manifest["env_steps"],
+            manifest["seconds"],
+            manifest.get("cpu_seconds", 0.0),
+            manifest["memory_bytes_peak"],
         )
 
     def fit(self) -> str:
@@ -157,6 +160,7 @@ class Run:
             "peak_rss_bytes": peak_rss_bytes(),
             "env_steps_per_second": stream.env_steps / seconds if seconds else None,
             "wall_seconds": seconds,
+            "cpu_seconds": recorder.cpu_seconds,
             "versions": versions(),
             "git_commit": git_commit(),
         }

@@ -19,7 +19,8 @@ SUMMARY_KEYS = {
     *("eval_episodes", "human_normalized_score", "memory_bytes", "memory_bytes_peak"),
     *("memory_components", "memory_budget", "memory_entries", "transitions_seen"),
     "bytes_per_transition",
-    *("peak_rss_bytes", "env_steps_per_second", "wall_seconds", "versions", "git_commit"),
+    *("peak_rss_bytes", "env_steps_per_second", "wall_seconds", "cpu_seconds"),
+    *("versions", "git_commit"),
 }
 VERSIONS = {"python", "torch", "torchrl", "lightning", "gymnasium", "ale_py", "rlmem"}
 
