@@ -59,7 +59,8 @@ def study_main() -> None:
 
 def _study(name: str, only: str, workers: int) -> int:
     from rlmem.errors import UserError
-    from rlmem.jobs.study import Study, report_study, run_study
+    from rlmem.jobs.study import report_study, run_study
+    from rlmem.jobs.study_file import Study
 
     try:
         study = Study(Path(name) if Path(name).is_dir() else Path("studies") / name)
@@ -78,7 +79,10 @@ def _study(name: str, only: str, workers: int) -> int:
     for job, error in failed:
         print(f"failed: {job.name}: {error} ({job.folder}/log.txt)", file=sys.stderr)
     if report:
-        print(f"written: {study.folder}/index.html, table.md, results.csv, summary.csv, figures/")
+        names = ["index.html", "table.md", "results.csv", "summary.csv"]
+        names += ["effects.csv"] if report.effects else []
+        names += ["controls.csv"] if report.comparisons else []
+        print(f"written: {study.folder}/{', '.join(names)}, figures/")
     return 1 if failed else 0
 
 

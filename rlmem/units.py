@@ -1,5 +1,6 @@
-"""Byte sizes and times as people write and read them."""
+"""Numbers, byte sizes and times as people write and read them."""
 
+import math
 import re
 
 _UNITS = {"B": 1} | {
@@ -7,6 +8,11 @@ _UNITS = {"B": 1} | {
     for power, prefix in enumerate(("K", "M", "G", "T"), start=1)
     for suffix, base in (("iB", 1024), ("B", 1000))
 }
+
+
+def number(value: float, form: str = "{:,.4g}") -> str:
+    """A number for people, a dash for NaN."""
+    return form.format(value) if math.isfinite(value) else "-"
 
 
 def readable_bytes(size: float) -> str:

@@ -88,6 +88,8 @@ class DQN(lightning.LightningModule):
             actions = np.where(explore, actions, greedy)
         return actions
 
+    explore = act  # training and evaluation differ in epsilon only
+
     def training_step(self, batch: TensorDict, batch_idx: int) -> dict[str, Any]:
         """U gradient steps on a batch [U, B].
 

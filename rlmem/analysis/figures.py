@@ -10,7 +10,7 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from rlmem.analysis.cells import THRESHOLDS, Cell
+from rlmem.analysis.cells import Cell
 from rlmem.analysis.statistics import (
     Estimate,
     pareto_frontier,
@@ -173,45 +173,6 @@ def _errors(estimate: Estimate) -> list[list[float]] | None:
     if estimate.low is None or estimate.high is None:
         return None
     return [[max(0.0, estimate.value - estimate.low)], [max(0.0, estimate.high - estimate.value)]]
-
-
-@rc_context(STYLE)
-def heatmaps(cells: Sequence[Cell]) -> Figure | None:
-    """Return, bytes, entries and seconds over both thresholds; None unless both vary.
-
-    Args:
-        cells: that differ in their thresholds only.
-    """
-    rows, columns = (sorted({cell.setting[key] for cell in cells}) for key in THRESHOLDS)
-    if len(rows) < 2 or len(columns) < 2:
-        return None
-    drawn, axes = figure(2.2 + 1.9 * len(columns), 1.8 + 1.1 * len(rows), 2, 2)
-    panels = [
-        ("return", lambda c: c.return_mean.value if c.return_mean else np.nan, "{:.4g}"),
-        ("memory [MiB]", lambda c: c.mean("memory_bytes_peak") / MIB, "{:.3g}"),
-        ("entries", lambda c: c.mean("memory_entries"), "{:,.0f}"),
-        ("wall time [s]", lambda c: c.mean("wall_seconds"), "{:,.0f}"),
-    ]
-    for at, (title, value, form) in zip(axes.flat, panels, strict=True):
-        table = np.full((len(rows), len(columns)), np.nan)
-        for cell in cells:
-            place = tuple(
-                values.index(cell.setting[key])
-                for key, values in zip(THRESHOLDS, (rows, columns), strict=True)
-            )
-            table[place] = value(cell)
-        at.grid(False)
-        at.imshow(table, cmap="viridis", aspect="auto", origin="lower")
-        at.set_xticks(range(len(columns)), [f"{v:g}" for v in columns])
-        at.set_yticks(range(len(rows)), [f"{v:g}" for v in rows])
-        at.set(xlabel="habituation threshold", ylabel="activation threshold", title=title)
-        middle = np.nanmean([np.nanmin(table), np.nanmax(table)]) if np.isfinite(table).any() else 0
-        for (i, j), number in np.ndenumerate(table):
-            known = np.isfinite(number)
-            text = form.format(number) if known else "missing"
-            ink = "0.5" if not known else "w" if number <= middle else "k"
-            at.text(j, i, text, ha="center", va="center", size=8, color=ink)
-    return drawn
 
 
 @rc_context(STYLE)

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rlmem.analysis.cells import Cell
+from rlmem.analysis.controls import controls_html
+from rlmem.analysis.effects_table import effects_html
 from rlmem.analysis.statistics import Estimate
-from rlmem.units import readable_bytes, readable_seconds
+from rlmem.units import number, readable_bytes, readable_seconds
 
 if TYPE_CHECKING:
     from rlmem.analysis.report import Report
@@ -28,11 +30,6 @@ TITLES = {
 NO_OVERRIDE = ("seed=", "hydra", "paths.", "resume=", "hparams_search=", "objective")
 NEWLINE = "\n"
 MOST_LISTED = 200  # of what was left out
-
-
-def number(value: float, form: str = "{:,.4g}") -> str:
-    """A number for people, a dash for NaN."""
-    return form.format(value) if np.isfinite(value) else "-"
 
 
 def write_page(report: "Report", path: Path) -> None:
@@ -52,8 +49,10 @@ def write_page(report: "Report", path: Path) -> None:
     body = [
         f"<h1>{title}</h1>",
         f"<p class=from>{escape(', '.join(report.sources))}</p>",
+        report.findings,
         _remarks(report),
         _table(cells, environments),
+        controls_html(report.comparisons),
         *(_environment(report, env_id) for env_id in environments),
         _across(report),
         "<h2>Settings</h2>",
@@ -160,6 +159,7 @@ def _estimate(estimate: Estimate | None) -> tuple[float, str]:
 
 def _environment(report: "Report", env_id: str) -> str:
     shown = [_figure(name, svg) for env, name, svg in report.figures if env == env_id]
+    shown.append(effects_html([effects for effects in report.effects if effects.env_id == env_id]))
     return (
         f'<section data-env="{escape(env_id)}"><h2>{escape(env_id)}</h2>{"".join(shown)}</section>'
     )

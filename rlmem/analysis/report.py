@@ -1,9 +1,8 @@
 """A report of runs: tables, figures and one page. Reads the runs' files only."""
 
-import csv
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -11,28 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from rlmem.analysis.cells import THRESHOLDS, Cell, make_cells, make_label
+from rlmem.analysis.cells import Cell, make_cells
+from rlmem.analysis.controls import Comparison, compare, write_controls
+from rlmem.analysis.csv_files import write_results, write_summary
+from rlmem.analysis.effects_table import write_effects
+from rlmem.analysis.findings import findings_html
 from rlmem.analysis.runs import Collection, collect
-from rlmem.analysis.statistics import Estimate
+from rlmem.analysis.thresholds import Effects, threshold_effects, threshold_grids
 from rlmem.errors import UserError
 
 OURS = "<title>rlmem: "  # in the head of a page
-KINDS = ("bytes", "curves", "thresholds", "times", "improvement", "profiles")
-NUMBERS = (  # of a run's summary
-    "env_steps",
-    "eval_return_mean",
-    "train_return_mean",
-    "human_normalized_score",
-    "memory_bytes",
-    "memory_bytes_peak",
-    "memory_entries",
-    "transitions_seen",
-    "bytes_per_transition",
-    "peak_rss_bytes",
-    "env_steps_per_second",
-    "wall_seconds",
-    "cpu_seconds",
-)
+KINDS = ("bytes", "curves", "times", "thresholds", "improvement", "profiles")
+NOT_ALWAYS = ("effects.csv", "controls.csv")
 
 
 @dataclass
@@ -41,6 +30,9 @@ class Report:
 
     Attributes:
         figures: (environment or "", name, SVG text) of each figure, in the order of the page.
+        findings: HTML that opens the page.
+        effects: of the thresholds, for each grid of both.
+        comparisons: of settings with their controls.
     """
 
     sources: list[str]
@@ -48,6 +40,9 @@ class Report:
     cells: list[Cell]
     title: str = ""
     figures: list[tuple[str, str, str]] = field(default_factory=list)
+    findings: str = ""
+    effects: list[Effects] = field(default_factory=list)
+    comparisons: list[Comparison] = field(default_factory=list)
 
 
 def write_report(
@@ -56,8 +51,12 @@ def write_report(
     outsiders: Sequence[Path] = (),
     notes: Sequence[str] = (),
     title: str = "",
+    findings: str = "",
+    against: Mapping[str, Sequence[str]] | None = None,
 ) -> Report:
     """Compare all runs below some folders and write results.csv, summary.csv, figures, index.html.
+
+    A grid of both thresholds adds effects.csv, controls add controls.csv.
 
     Args:
         folders: of sweeps or runs.
@@ -65,9 +64,11 @@ def write_report(
         outsiders: CSV files of other programs' curves (docs/comparing.md).
         notes: further lines for the reader.
         title: of the page, before what is counted.
+        findings: Markdown that opens the page.
+        against: label of a setting -> labels of its controls.
 
     Raises:
-        UserError: a folder is missing, nothing there is a run, or matplotlib is missing.
+        UserError: a folder is missing, nothing there is a run, or a package is missing.
     """
     for key, paths in (("sweep", folders), ("outsiders", outsiders)):
         for path in paths:
@@ -93,21 +94,39 @@ def write_report(
 
     sources = [str(path) for path in [*folders, *outsiders]]
     report = Report(sources, collection, make_cells(collection.runs), title)
+    report.findings = findings_html(findings)
+    report.effects = _effects(report.cells)
+    report.comparisons = compare(report.cells, against or {})
     _note_uncounted(report)
     try:
         out.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=out) as fresh:
-            _write_results(report.cells, Path(fresh) / "results.csv")
-            _write_summary(report.cells, Path(fresh) / "summary.csv")
+            write_results(report.cells, Path(fresh) / "results.csv")
+            write_summary(report.cells, Path(fresh) / "summary.csv")
+            write_effects(report.effects, Path(fresh) / "effects.csv")
+            write_controls(report.comparisons, Path(fresh) / "controls.csv")
             (Path(fresh) / "figures").mkdir()
             report.figures = draw(report.cells, Path(fresh) / "figures")
             write_page(report, Path(fresh) / "index.html")
+            if page.exists():  # they are of the older report
+                for name in NOT_ALWAYS:
+                    (out / name).unlink(missing_ok=True)
             _remove_figures(out / "figures")
             for path in sorted(Path(fresh).rglob("*.*")):
                 path.replace(out / path.relative_to(fresh))
     except OSError as error:
         raise UserError(f"out={out}: cannot write there ({error.strerror or error})") from None
     return report
+
+
+def _effects(cells: Sequence[Cell]) -> list[Effects]:
+    """Those of all grids of all environments."""
+    return [
+        effects
+        for env_id in dict.fromkeys(cell.env_id for cell in cells)
+        for label, grid in threshold_grids([c for c in cells if c.env_id == env_id]).items()
+        for effects in threshold_effects(env_id, label, grid)
+    ]
 
 
 def _remove_figures(folder: Path) -> None:
@@ -136,58 +155,10 @@ def _note_uncounted(report: Report) -> None:
             )
 
 
-def _write_results(cells: Sequence[Cell], path: Path) -> None:
-    """A row a run."""
-    keys = sorted({key for cell in cells for key in cell.setting})
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["env_id", "memory", "label", "seed", "status", *keys, *NUMBERS, "folder"])
-        for cell in cells:
-            for run in cell.runs:
-                row = [cell.env_id, cell.memory, cell.label, run.seed, run.status]
-                row += [cell.setting.get(key, "") for key in keys]
-                row += [_plain(run.number(name)) for name in NUMBERS]
-                writer.writerow([*row, run.folder])
-
-
-def _plain(value: float) -> str:
-    if not np.isfinite(value):
-        return ""
-    return str(int(value)) if value == int(value) else repr(value)
-
-
-def interval(estimate: Estimate | None) -> list[str]:
-    """Value, low and high as cells of a CSV file; empty where there is none."""
-    if estimate is None:
-        return ["", "", ""]
-    parts = (estimate.value, estimate.low, estimate.high)
-    return ["" if part is None else f"{part:.6g}" for part in parts]
-
-
-def _write_summary(cells: Sequence[Cell], path: Path) -> None:
-    """A row a cell."""
-    bounds = [
-        f"return_{kind}{end}" for kind in ("mean", "iqm") for end in ("", "_low95", "_high95")
-    ]
-    means = [name for name in NUMBERS if "return" not in name]
-    header = ["env_id", "memory", "label", "n", "not_finished", "return_is", *bounds, *means]
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow([*header, "insert_us", "sample_us"])
-        for cell in cells:
-            writer.writerow(
-                [cell.env_id, cell.memory, cell.label, len(cell.returns)]
-                + [len(cell.runs) - len(cell.finished), cell.metric if len(cell.returns) else ""]
-                + interval(cell.return_mean)
-                + interval(cell.return_iqm)
-                + [_plain(cell.mean(name)) for name in means]
-                + [_plain(cell.last(name)) for name in ("insert_us", "sample_us")]
-            )
-
-
 def draw(cells: Sequence[Cell], folder: Path) -> list[tuple[str, str, str]]:
     """Draw and save all figures that the cells give."""
     from rlmem.analysis import figures
+    from rlmem.analysis.heatmaps import heatmaps
 
     drawn: list[tuple[str, str, str]] = []
 
@@ -203,9 +174,9 @@ def draw(cells: Sequence[Cell], folder: Path) -> list[tuple[str, str, str]]:
         here = [cell for cell in cells if cell.env_id == env_id]
         keep(env_id, "bytes", figures.return_against_bytes(here))
         keep(env_id, "curves", figures.curves(here))
-        for label, grid in threshold_grids(here).items():
-            keep(env_id, f"thresholds-{label}", figures.heatmaps(grid))
         keep(env_id, "times", figures.times(here))
+        for label, grid in threshold_grids(here).items():
+            keep(env_id, f"thresholds-{label}", heatmaps(grid))
     by_label: dict[str, dict[str, Cell]] = {}
     scores: dict[str, list[np.ndarray]] = {}
     for cell in cells:
@@ -216,13 +187,3 @@ def draw(cells: Sequence[Cell], folder: Path) -> list[tuple[str, str, str]]:
     keep("", "improvement", figures.improvement(by_label))
     keep("", "profiles", figures.profiles(scores))
     return drawn
-
-
-def threshold_grids(cells: Sequence[Cell]) -> dict[str, list[Cell]]:
-    """Cells that differ in GWR's thresholds only, by the label that they would have without."""
-    grids: dict[str, list[Cell]] = {}
-    for cell in cells:
-        rest = {key: value for key, value in cell.setting.items() if key not in THRESHOLDS}
-        if len(rest) == len(cell.setting) - 2:
-            grids.setdefault(make_label(cell.memory, rest), []).append(cell)
-    return grids

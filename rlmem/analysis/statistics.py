@@ -77,7 +77,7 @@ def _pair(x: Tasks, y: Tasks) -> tuple[list[Array], list[Array]]:
     return _tasks(x), _tasks(y)
 
 
-def _student(confidence: float, degrees: float) -> float:
+def student_quantile(confidence: float, degrees: float) -> float:
     """The t that |T| stays below with this probability, T of Student."""
     angle = np.linspace(0, math.pi / 2, 20_001)  # of T = sqrt(degrees) * tan(angle)
     density = np.cos(angle) ** (degrees - 1)
@@ -97,7 +97,7 @@ def _widening(tasks: list[Array], weights: ArrayLike, confidence: float) -> floa
     if not total > 0:
         return 1.0
     share = variance / total
-    student = _student(confidence, 1 / (share**2 / less).sum())
+    student = student_quantile(confidence, 1 / (share**2 / less).sum())
     normal = NormalDist().inv_cdf((1 + confidence) / 2)
     return student / normal / math.sqrt((share * less / (less + 1)).sum())
 

@@ -6,21 +6,20 @@ from pathlib import Path
 import numpy as np
 
 from rlmem.analysis.cells import Cell
-from rlmem.analysis.page import number
 from rlmem.analysis.statistics import Estimate, difference_estimate, row_mean
-from rlmem.units import readable_bytes, readable_seconds
+from rlmem.units import number, readable_bytes, readable_seconds
 
-HEADER = (
-    "| setting | seeds | return, mean [95 %] | above its FIFO [95 %] | bytes, peak | insert, us "
-    "| sample, us | wall time |"
-)
+ABOVE = {
+    "bytes": "above its FIFO [95 %]",
+    "entries": "above the FIFO of its entries [95 %]",
+}
 
 
 def write_table(
     cells: Sequence[Cell],
     columns: Mapping[str, str],
     labels: Sequence[str],
-    fifos: Mapping[str, str],
+    fifos: Mapping[str, Mapping[str, str]],
     path: Path,
 ) -> None:
     """Write a study's table; what was not run is `missing`.
@@ -28,15 +27,19 @@ def write_table(
     Args:
         columns: folder below runs/ -> title of each environment.
         labels: the settings, in the order of the lines.
-        fifos: setting -> the one that it is to be held against.
+        fifos: kind -> setting -> the FIFO that it is to be held against.
     """
+    kinds = [kind for kind in ABOVE if kind in fifos] or ["bytes"]
+    heads = ["setting", "seeds", "return, mean [95 %]", *(ABOVE[kind] for kind in kinds)]
+    heads += ["bytes, peak", "insert, us", "sample, us", "wall time"]
     by_place = {(column_of(cell), cell.label): cell for cell in cells}
     lines = []
     for folder, title in columns.items():
-        lines += [f"### {title}", "", HEADER, "|---|" + "---:|" * 7]
+        lines += [f"### {title}", "", f"| {' | '.join(heads)} |"]
+        lines.append("|---|" + "---:|" * (len(heads) - 1))
         for label in labels:
-            fifo = by_place.get((folder, fifos.get(label, "")))
-            lines.append(_line(label, by_place.get((folder, label)), fifo))
+            beside = [by_place.get((folder, fifos.get(k, {}).get(label, ""))) for k in kinds]
+            lines.append(_line(label, by_place.get((folder, label)), beside))
         lines.append("")
     path.write_text("\n".join(lines))
 
@@ -46,15 +49,15 @@ def column_of(cell: Cell) -> str:
     return cell.runs[0].folder.parents[1].name
 
 
-def _line(label: str, cell: Cell | None, fifo: Cell | None) -> str:
+def _line(label: str, cell: Cell | None, beside: Sequence[Cell | None]) -> str:
     if cell is None or not cell.finished:
-        return f"| {escape(label)} | 0 | missing |  |  |  |  |  |"
+        return f"| {escape(label)} | 0 | missing |{'  |' * (4 + len(beside))}"
     size, seconds = cell.mean("memory_bytes_peak"), cell.mean("wall_seconds")
     parts = [
         escape(label),
         str(len(cell.returns)),
         readable(cell.return_mean),
-        readable(above(cell, fifo)) if fifo and len(fifo.returns) else "",
+        *(readable(above(cell, fifo)) if fifo and len(fifo.returns) else "" for fifo in beside),
         readable_bytes(size) if np.isfinite(size) else "-",
         number(cell.last("insert_us"), "{:,.1f}"),
         number(cell.last("sample_us"), "{:,.0f}"),

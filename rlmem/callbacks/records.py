@@ -39,6 +39,9 @@ class MetricsLogger(Protocol):
     def log(self, row: dict[str, Any]) -> None:
         """Take one row; it holds `env_steps`."""
 
+    def image(self, env_steps: int, name: str, path: Path) -> None:
+        """Take a picture, a file that stays where it is."""
+
     def close(self, status: str, summary: dict[str, Any]) -> None:
         """The run is over."""
 

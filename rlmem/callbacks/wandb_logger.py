@@ -168,6 +168,12 @@ class WandbLogger:
                 sent[VIDEO] = self._wandb.Video(str(video), format="mp4")
         self._run.log(sent)
 
+    def image(self, env_steps: int, name: str, path: Path) -> None:
+        """Send a picture under a key of its own."""
+        if self._run is None:
+            self._run = self._start()
+        self._run.log({"env_steps": env_steps, name: self._wandb.Image(str(path))})
+
     def close(self, status: str, summary: dict[str, Any]) -> None:
         """Send tables and model, and finish the W&B run; a failed run is shown as failed."""
         if self._run is None:

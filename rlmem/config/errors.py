@@ -23,6 +23,12 @@ from omegaconf.errors import (
     ValidationError,
 )
 
+from rlmem.config.agents import (
+    ActorCriticNetworkConfig,
+    DDPGConfig,
+    DQNConfig,
+    QNetworkConfig,
+)
 from rlmem.config.schema import (
     CONF_DIR,
     AtariEnvConfig,
@@ -30,6 +36,7 @@ from rlmem.config.schema import (
     GymEnvConfig,
     MemmapStorageConfig,
     MinatarEnvConfig,
+    MujocoEnvConfig,
     PrioritizedSamplerConfig,
     RankSamplerConfig,
 )
@@ -37,6 +44,7 @@ from rlmem.config.schema import (
 _EXAMPLES = {
     "env.game": "env.game=seaquest",
     "env.id": "env.id=CartPole-v1",
+    "env.task": "env.task=Hopper",
     "memory": "memory=gwr",
     "env": "env=road_runner",
     "memory.storage.directory": "memory.storage.directory=/scratch",
@@ -47,6 +55,11 @@ _VARIANTS = (
     ("env", AtariEnvConfig, "an Atari game, such as env=pong"),
     ("env", MinatarEnvConfig, "a MinAtar game, such as env=minatar_breakout"),
     ("env", GymEnvConfig, "a Gymnasium env, such as env=gym"),
+    ("env", MujocoEnvConfig, "a MuJoCo env, such as env=reacher"),
+    ("agent", DQNConfig, "agent=dqn"),
+    ("agent", DDPGConfig, "agent=ddpg or agent=td3"),
+    ("agent.network", QNetworkConfig, "agent=dqn"),
+    ("agent.network", ActorCriticNetworkConfig, "agent=ddpg or agent=td3"),
     ("memory", GwrMemoryConfig, "memory=gwr"),
     ("memory.storage", MemmapStorageConfig, "memory/storage=memmap"),
     ("memory.sampler", RankSamplerConfig, "memory/sampler=rank"),

@@ -12,48 +12,11 @@ from typing import Any
 
 from hydra.core.config_store import ConfigStore
 
+from rlmem.config.agents import AgentConfig, DDPGConfig, DQNConfig
+
 _PACKAGE = Path(__file__).resolve().parents[1]
 # Installed, conf/ is the package rlmem.conf; in a checkout it stands beside the package.
 CONF_DIR = next((d for d in (_PACKAGE / "conf", _PACKAGE.parent / "conf") if d.is_dir()), _PACKAGE)
-
-
-@dataclass
-class EpsilonConfig:
-    """Exploration schedule, linear in env steps."""
-
-    start: float
-    end: float
-    decay_steps: int
-
-
-@dataclass
-class NetworkConfig:
-    """The Q-network's torso."""
-
-    kind: str
-    hidden: list[int]
-
-
-@dataclass
-class AgentConfig:
-    """DQN and its switches."""
-
-    name: str
-    lr: float
-    adam_eps: float
-    loss: str
-    gamma: float
-    batch_size: int
-    n_step: int
-    double: bool
-    dueling: bool
-    learning_starts: int
-    train_every: int
-    updates_per_step: int
-    target_update_every: int
-    max_grad_norm: float | None
-    epsilon: EpsilonConfig
-    network: NetworkConfig
 
 
 @dataclass
@@ -125,7 +88,12 @@ class EmbeddingConfig:
 class GwrMemoryConfig(MemoryConfig):
     """Grow When Required replay (Hafez et al. 2023)."""
 
-    contexts: int
+    prototype: str
+    contexts: Any  # a union fails to merge in OmegaConf 2.3; check() holds it to auto or a count
+    links: bool
+    terminals: str
+    episodes: str
+    eviction: str
     context_beta: float
     phi: float
     tau_b: float
@@ -147,23 +115,30 @@ class ThresholdConfig:
 
 
 @dataclass
-class RecommendedConfig:
-    """What suits an env; agent, memory and trainer read it unless they are overridden."""
+class RecommendedDQNConfig:
+    """What suits DQN on an env."""
 
     hidden: list[int]
     lr: float
     adam_eps: float
-    gamma: float
     batch_size: int
-    learning_starts: int
     train_every: int
-    updates_per_step: int
     target_update_every: int
     epsilon_end: float
     epsilon_decay_steps: int
     max_grad_norm: float | None
+
+
+@dataclass
+class RecommendedConfig:
+    """What suits an env; agent, memory and trainer read it unless they are overridden."""
+
+    gamma: float
+    learning_starts: int
+    updates_per_step: int
     capacity: int
     max_env_steps: int
+    dqn: RecommendedDQNConfig
 
 
 @dataclass
@@ -202,10 +177,18 @@ class AtariEnvConfig(EnvConfig):
 
 @dataclass
 class GymEnvConfig(EnvConfig):
-    """A Gymnasium env with vector observations."""
+    """A Gymnasium env."""
 
     id: str
     max_episode_steps: int | None
+
+
+@dataclass
+class MujocoEnvConfig(GymEnvConfig):
+    """A MuJoCo task of Gymnasium, in one of its versions."""
+
+    task: str
+    version: str
 
 
 @dataclass
@@ -256,9 +239,10 @@ class ObjectiveConfig:
 
 @dataclass
 class LogConfig:
-    """Metrics rows and the progress bar."""
+    """Metrics rows, pictures and the progress bar."""
 
     every: int
+    map_every: int | None
     progress: bool
 
 
@@ -333,10 +317,13 @@ def register() -> None:
     store(name="train_schema", node=TrainConfig, provider="rlmem")
     store(name="evaluate_schema", node=EvaluateConfig, provider="rlmem")
     store(name="gwr_schema", node=GwrMemoryConfig, provider="rlmem")
+    store(name="dqn_schema", node=DQNConfig, provider="rlmem")
+    store(name="ddpg_schema", node=DDPGConfig, provider="rlmem")
     store(name="wandb_schema", node=WandbLoggerConfig, provider="rlmem")
     store(name="rank_schema", node=RankSamplerConfig, provider="rlmem")
     store(name="memmap_schema", node=MemmapStorageConfig, provider="rlmem")
     store(name="prioritized_schema", node=PrioritizedSamplerConfig, provider="rlmem")
     store(name="atari_schema", node=AtariEnvConfig, provider="rlmem")
     store(name="gym_schema", node=GymEnvConfig, provider="rlmem")
+    store(name="mujoco_schema", node=MujocoEnvConfig, provider="rlmem")
     store(name="minatar_schema", node=MinatarEnvConfig, provider="rlmem")

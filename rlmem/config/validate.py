@@ -11,6 +11,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from rlmem.config.agents import AGENTS
 from rlmem.config.errors import choose_from, did_you_mean, explain
 from rlmem.config.objective import OBJECTIVES, check_objective
 from rlmem.errors import UserError
@@ -38,7 +39,7 @@ _POSITIVE = Range(0, above=True)
 _COUNT = Range(1)
 _FROM_ZERO = Range(0)
 _SHARE = Range(0, 1)
-_THRESHOLD = Range(0, 1, above=True)
+_SHARE_ABOVE_0 = Range(0, 1, above=True)
 
 TRAIN_RANGES: dict[str, Range] = {
     "seed": Range(0, 2**32 - 1),
@@ -55,14 +56,22 @@ TRAIN_RANGES: dict[str, Range] = {
     "agent.epsilon.start": _SHARE,
     "agent.epsilon.end": _SHARE,
     "agent.epsilon.decay_steps": _COUNT,
+    "agent.actor_lr": _POSITIVE,
+    "agent.critic_lr": _POSITIVE,
+    "agent.critic_weight_decay": _FROM_ZERO,
+    "agent.tau": _SHARE_ABOVE_0,
+    "agent.exploration_noise": _FROM_ZERO,
+    "agent.policy_delay": _COUNT,
+    "agent.target_noise": _FROM_ZERO,
+    "agent.target_noise_clip": _POSITIVE,
     "agent.network.hidden": _COUNT,
+    "agent.network.action_layer": _COUNT,
     "memory.capacity": _COUNT,
     "memory.sampler.alpha": _SHARE,
     "memory.sampler.beta_start": _SHARE,
     "memory.sampler.beta_end": _SHARE,
     "memory.sampler.beta_steps": _COUNT,
     "memory.sampler.eps": _POSITIVE,
-    "memory.contexts": _FROM_ZERO,
     "memory.context_beta": _SHARE,
     "memory.phi": _SHARE,
     "memory.tau_b": _SHARE,
@@ -73,8 +82,8 @@ TRAIN_RANGES: dict[str, Range] = {
     "memory.max_age": _COUNT,
     "memory.metric.scale_samples": Range(2),
     "memory.embedding.dims": _COUNT,
-    "threshold.activation": _THRESHOLD,
-    "threshold.habituation": _THRESHOLD,
+    "threshold.activation": _SHARE_ABOVE_0,
+    "threshold.habituation": _SHARE_ABOVE_0,
     "env.num_envs": _COUNT,
     "env.stack": _COUNT,
     "env.frame_skip": _COUNT,
@@ -91,13 +100,21 @@ TRAIN_RANGES: dict[str, Range] = {
     "evaluation.epsilon": _SHARE,
     "checkpoint.every": _COUNT,
     "log.every": _COUNT,
+    "log.map_every": _COUNT,
 }
 
+RING_SAMPLERS = ("uniform", "prioritized", "rank", "combined", "latest")
+
 TRAIN_NAMES: dict[str, tuple[str, ...]] = {
+    "agent.name": tuple(AGENTS),
     "agent.loss": ("mse", "huber"),
     "agent.network.kind": ("auto", "nature", "minatar", "mlp"),
     "memory.storage.kind": ("auto", "dense", "frames", "compressed", "memmap", "map"),
-    "memory.sampler.kind": ("uniform", "prioritized", "rank", "combined", "latest", "visits"),
+    "memory.sampler.kind": (*RING_SAMPLERS, "visits"),
+    "memory.prototype": ("moving", "exemplar"),
+    "memory.terminals": ("edge", "node"),
+    "memory.episodes": ("apart", "joined"),
+    "memory.eviction": ("merge", "lru"),
     "memory.embedding.kind": ("auto", "random_projection", "identity"),
     "env.suite": ("atari", "gym", "minatar"),
     "objective.kind": OBJECTIVES,
@@ -112,7 +129,7 @@ EVALUATE_RANGES: dict[str, Range] = {
     "seed": TRAIN_RANGES["seed"],
 }
 EVALUATE_NAMES: dict[str, tuple[str, ...]] = {
-    "mode": ("score", "report", "status", "plot", "dashboard"),
+    "mode": ("score", "map", "report", "status", "plot", "dashboard"),
     "checkpoint": ("last", "best"),
 }
 
@@ -130,6 +147,7 @@ def check(cfg: DictConfig) -> None:
     _check_ranges(values, TRAIN_RANGES)
     _check_names(values, TRAIN_NAMES)
     _check_memory(values)
+    _check_agent(values["agent"], values["env"])
     _check_schedule(values)
     check_objective(values["objective"])
 
@@ -144,7 +162,7 @@ def check_evaluate(cfg: DictConfig) -> None:
     values = _resolve(cfg, throw_on_missing=False)
     _check_ranges(values, EVALUATE_RANGES)
     _check_names(values, EVALUATE_NAMES)
-    if values["mode"] == "score" and values["run"] == "???":
+    if values["mode"] in ("score", "map") and values["run"] == "???":
         raise UserError("run is not set; give the run directory, such as run=outputs/...")
     if values["mode"] == "plot" and not values["runs"]:
         raise UserError("runs=[]: nothing to plot; give run directories, such as runs=[a,b]")
@@ -239,11 +257,11 @@ def _check_memory(values: Mapping[str, Any]) -> None:
             f"memory/storage={storage}: does not go with memory={memory['name']}; "
             f"use memory/storage={works}"
         )
-    if is_map != (sampler == "visits"):
-        works = "visits, as memory=gwr has it" if is_map else "uniform, prioritized or rank"
+    works = ("visits", "uniform", "prioritized") if is_map else RING_SAMPLERS
+    if sampler not in works:
         raise UserError(
             f"memory/sampler={sampler}: does not go with memory={memory['name']}; "
-            f"use memory/sampler={works}"
+            f"use memory/sampler={' or '.join(works)}"
         )
     if sampler in ("prioritized", "rank") and "alpha" not in memory["sampler"]:
         raise UserError(
@@ -258,11 +276,26 @@ def _check_memory(values: Mapping[str, Any]) -> None:
     if memory["budget"] is not None:
         _check_budget(memory)
     if is_map:
+        _check_map(memory, values["agent"]["n_step"])
         _check_scale(memory["metric"]["scale"])
     elif memory["budget"] is None and memory["capacity"] < batch_size:
         raise UserError(
             f"memory.capacity={memory['capacity']}: less than one batch, "
             f"agent.batch_size={batch_size}; use memory.capacity={batch_size} or more"
+        )
+
+
+def _check_map(memory: Mapping[str, Any], n_step: int) -> None:
+    contexts = memory["contexts"]
+    if contexts != "auto" and (type(contexts) is not int or contexts < 0):
+        raise UserError(
+            f"memory.contexts={contexts}: must be auto or a whole number from 0; the paper has 4"
+        )
+    released = memory["terminals"] == "node" or memory["episodes"] == "joined"
+    if released and n_step > 1:
+        raise UserError(
+            f"agent.n_step={n_step}: memory.terminals={memory['terminals']} and "
+            f"memory.episodes={memory['episodes']} have edges of one step; use agent.n_step=1"
         )
 
 
@@ -281,6 +314,24 @@ def _check_scale(scale: Any) -> None:
     is_number = isinstance(scale, int | float) and not isinstance(scale, bool)
     if scale != "auto" and (not is_number or scale not in _POSITIVE):
         raise UserError(f"memory.metric.scale={scale}: must be auto or a number above 0")
+
+
+def _check_agent(agent: Mapping[str, Any], env: Mapping[str, Any]) -> None:
+    """What can be said without the environment's spaces; `build_agent` says the rest."""
+    network = agent["network"]
+    if "action_layer" not in network:
+        return
+    if env["suite"] != "gym":
+        raise UserError(
+            f"agent={agent['name']}: its actions are continuous, those of env={env['name']} are "
+            "discrete; use agent=dqn, or an env such as env=reacher"
+        )
+    layer, last = network["action_layer"], len(network["hidden"]) + 1
+    if layer > last:
+        raise UserError(
+            f"agent.network.action_layer={layer}: agent.network.hidden={network['hidden']} makes "
+            f"{last} layers; use agent.network.action_layer={last} or less"
+        )
 
 
 def _check_schedule(values: Mapping[str, Any]) -> None:

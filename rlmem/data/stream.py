@@ -52,8 +52,8 @@ class EnvStepStream:
     Args:
         env: the vector environment.
         memory: takes the transitions, gives the batches.
-        policy: (observation [E, ...], epsilon, rng) -> actions int64 [E].
-        epsilon: env steps -> exploration rate.
+        policy: (observation [E, ...], epsilon, rng) -> actions int64 [E] or float32 [E, A].
+        epsilon: env steps -> probability of a random action.
         config: see `StreamConfig`.
     """
 
@@ -74,7 +74,8 @@ class EnvStepStream:
         self.seconds = {"act": 0.0, "env": 0.0, "insert": 0.0, "sample": 0.0}
         self._rng = np.random.default_rng(derive_seed(config.seed, 1))
         self._seeded_at = -1  # env_steps when the envs were seeded; -1: seed before the next step
-        self._actions: list[np.ndarray] = []  # since then, int16 [E] each
+        self._actions: list[np.ndarray] = []  # since then, [E, ...] of this dtype each
+        self._action_dtype = np.float32 if env.spec.continuous else np.int16
         self._frames = np.empty(0)
 
     @property
@@ -141,7 +142,7 @@ class EnvStepStream:
         self.stack.push(step.observation, done)
         self.env_steps += len(action)
         self.episodes.push(self.env_steps, step.reward, done)
-        self._actions.append(action.astype(np.int16))
+        self._actions.append(action.astype(self._action_dtype))
         return {
             "observation": before,
             "action": action,
@@ -192,7 +193,8 @@ class EnvStepStream:
 
     def state_dict(self) -> dict[str, Any]:
         """Counters, RNG and the actions that lead from the last seeding to here."""
-        no_actions = np.empty((0, self.env.spec.num_envs), np.int16)
+        spec = self.env.spec
+        no_actions = np.empty((0, spec.num_envs, *spec.action_shape), self._action_dtype)
         return {
             "env_steps": self.env_steps,
             "seeded_at": self._seeded_at,
@@ -209,7 +211,8 @@ class EnvStepStream:
         Raises:
             ValueError: the saved stream had another number of environments.
         """
-        actions = np.asarray(state_dict["actions"]).astype(np.int64)
+        dtype = np.float32 if self.env.spec.continuous else np.int64
+        actions = np.asarray(state_dict["actions"]).astype(dtype)
         if actions.shape[1] != self.env.spec.num_envs:
             raise ValueError(
                 f"the saved run had {actions.shape[1]} environments, this one "

@@ -1,13 +1,17 @@
-"""Any registered gymnasium environment with discrete actions: classic control, Box2D and others.
+"""Any registered gymnasium environment: classic control, Box2D, MuJoCo and others.
 
 What the agent gets as a frame depends on the observation space:
 Box [D] -> float32 [D]; Box uint8 [H, W, C] -> uint8 [C, H, W]; Discrete(n) -> one-hot float32 [n].
+Actions are Discrete(n), or points of a bounded Box [A] of floats.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
+import importlib
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import gymnasium
@@ -19,6 +23,7 @@ from rlmem.envs.spec import EnvSpec
 from rlmem.errors import UserError
 
 Writer = Callable[[np.ndarray, Any], None]
+EXTRAS = ("box2d", "mujoco")  # rlmem's own, which pin versions that work
 
 
 def make_gym(cfg: Any, num_envs: int, render: bool) -> SerialEnvStepper:
@@ -32,11 +37,6 @@ def make_gym(cfg: Any, num_envs: int, render: bool) -> SerialEnvStepper:
     if render:
         _check_render(cfg.id, envs[0])
     actions = envs[0].action_space
-    if not isinstance(actions, spaces.Discrete):
-        raise UserError(
-            f"env.id={cfg.id}: its action space is {_one_line(actions)}; "
-            "only Discrete ones work, e.g. CartPole-v1 or LunarLander-v3"
-        )
     frame_shape, dtype, write = _frame(cfg.id, envs[0].observation_space)
     spec = EnvSpec(
         env_id=cfg.id,
@@ -45,22 +45,24 @@ def make_gym(cfg: Any, num_envs: int, render: bool) -> SerialEnvStepper:
         frame_shape=frame_shape,
         dtype=np.dtype(dtype),
         stack=1,
-        num_actions=int(actions.n),
         frames_per_step=1,
+        **_action_facts(cfg.id, actions),
     )
-    return SerialEnvStepper(spec, envs, write, first_action=int(actions.start), can_render=render)
+    first_action = int(actions.start) if isinstance(actions, spaces.Discrete) else 0
+    return SerialEnvStepper(spec, envs, write, first_action, can_render=render)
 
 
 def _make_one(env_id: str, max_episode_steps: int | None, render: bool) -> gymnasium.Env:
     if env_id.startswith("ALE/"):
         raise UserError(f"env.id={env_id}: Atari games are env=atari env.game=..., not env=gym")
     try:
-        return gymnasium.make(
-            env_id,
-            max_episode_steps=max_episode_steps,
-            disable_env_checker=True,  # it checks every single step
-            render_mode="rgb_array" if render else None,
-        )
+        with _without_remarks(_is_mujoco(env_id)):
+            return gymnasium.make(
+                env_id,
+                max_episode_steps=max_episode_steps,
+                disable_env_checker=True,  # it checks every single step
+                render_mode="rgb_array" if render else None,
+            )
     except (gymnasium.error.DependencyNotInstalled, ImportError) as error:
         raise UserError(_missing_package(env_id, error)) from error
     except gymnasium.error.Error as error:
@@ -72,14 +74,66 @@ def _make_one(env_id: str, max_episode_steps: int | None, render: bool) -> gymna
         ) from error
 
 
-def _missing_package(env_id: str, error: Exception) -> str:
+def _entry_point(env_id: str) -> str:
     registered = gymnasium.registry.get(env_id)
-    entry_point = str(registered.entry_point) if registered else ""
+    return str(registered.entry_point) if registered else ""
+
+
+def _is_mujoco(env_id: str) -> bool:
+    return _entry_point(env_id).startswith("gymnasium.envs.mujoco")
+
+
+@contextmanager
+def _without_remarks(mujoco_too: bool) -> Iterator[None]:
+    """Leave out what is said about an older version's number, which the user chose, and about
+    gymnasium's own model files: MuJoCo would write that to stderr and to a file in the cwd."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        try:
+            mujoco = importlib.import_module("mujoco") if mujoco_too else None
+        except ImportError:  # gymnasium says so in its own words
+            mujoco = None
+        if mujoco:
+            mujoco.set_mju_user_warning(lambda text: None)
+        try:
+            yield
+        finally:
+            if mujoco:
+                mujoco.set_mju_user_warning(None)
+
+
+def _action_facts(env_id: str, space: spaces.Space) -> dict[str, Any]:
+    """What the spec says about the actions."""
+    if isinstance(space, spaces.Discrete):
+        return {"num_actions": int(space.n)}
+    if (
+        not isinstance(space, spaces.Box)
+        or len(space.shape) != 1
+        or space.dtype.kind != "f"
+        or not np.isfinite([space.low, space.high]).all()
+    ):
+        raise UserError(
+            f"env.id={env_id}: its action space is {_one_line(space)}; a Discrete one or a bounded "
+            "Box of floats of shape [A] works, e.g. CartPole-v1 or Pendulum-v1"
+        )
+    # float32 bounds inside the box: a float64 one may be rounded to a number outside.
+    low, high = space.low.astype(np.float32), space.high.astype(np.float32)
+    return {
+        "num_actions": 0,
+        "action_shape": space.shape,
+        "action_low": np.where(low < space.low, np.nextafter(low, np.float32(np.inf)), low),
+        "action_high": np.where(high > space.high, np.nextafter(high, np.float32(-np.inf)), high),
+    }
+
+
+def _missing_package(env_id: str, error: Exception) -> str:
+    entry_point = _entry_point(env_id)
     if isinstance(error, gymnasium.error.DependencyNotInstalled) and entry_point.startswith(
         "gymnasium.envs."
     ):
         extra = entry_point.split(".")[2].replace("_", "-")
-        return f'env.id={env_id}: a package is missing; pip install "gymnasium[{extra}]"'
+        package = "rlmem" if extra in EXTRAS else "gymnasium"
+        return f'env.id={env_id}: a package is missing; pip install "{package}[{extra}]"'
     return f"env.id={env_id}: cannot be imported ({_one_line(error)}); install its package"
 
 
@@ -92,6 +146,11 @@ def _check_render(env_id: str, env: gymnasium.Env) -> None:
         env.render()
     except gymnasium.error.DependencyNotInstalled as error:
         raise UserError(_missing_package(env_id, error)) from error
+    except Exception as error:  # each renderer raises its own, for want of a display or OpenGL
+        mend = "set MUJOCO_GL=egl, or " if _is_mujoco(env_id) else ""
+        raise UserError(
+            f"env.id={env_id}: cannot render here ({_one_line(error)}); {mend}leave video off"
+        ) from error
 
 
 def _frame(env_id: str, space: spaces.Space) -> tuple[tuple[int, ...], type, Writer]:

@@ -19,7 +19,7 @@ class SingleEnv(Protocol):
 
     def reset(self, *, seed: int | None = None) -> tuple[Any, dict]: ...
 
-    def step(self, action: int) -> tuple[Any, Any, bool, bool, dict]: ...
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict]: ...
 
     def render(self) -> Any: ...
 
@@ -27,14 +27,14 @@ class SingleEnv(Protocol):
 
 
 class SerialEnvStepper:
-    """EnvStepper over plain environments with integer actions.
+    """EnvStepper over plain environments with integer actions, or with vectors in a box.
 
     Args:
         spec: describes the frames that `write` leaves and the actions.
         envs: the environments, `spec.num_envs` of them.
         write: `write(row, observation)` puts one environment's observation into
             `row` [*frame_shape] of dtype `spec.dtype`.
-        first_action: the environment's own number for action 0.
+        first_action: the environment's own number for action 0, where actions are integers.
         can_render: whether `envs[0].render()` gives uint8 [H, W, 3].
     """
 
@@ -68,8 +68,9 @@ class SerialEnvStepper:
         terminated = np.zeros(self.spec.num_envs, np.bool_)
         truncated = np.zeros(self.spec.num_envs, np.bool_)
         finished = []
-        for e, (env, choice) in enumerate(zip(self._envs, action.tolist(), strict=True)):
-            raw, reward[e], end, cut, _ = env.step(choice + self._first_action)
+        choices = action if self.spec.continuous else (action + self._first_action).tolist()
+        for e, (env, choice) in enumerate(zip(self._envs, choices, strict=True)):
+            raw, reward[e], end, cut, _ = env.step(choice)
             self._write(observation[e], raw)
             if end or cut:
                 terminated[e], truncated[e] = end, cut

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -19,8 +19,12 @@ class EnvSpec:
         frame_shape: one frame, [C, H, W] for pictures, [D] for vectors.
         dtype: dtype of a frame (uint8 for pictures, float32 for vectors).
         stack: frames that make one observation of the agent (1 except on Atari).
-        num_actions: size of the discrete action set; actions are 0 .. num_actions - 1.
+        num_actions: size of the discrete action set; actions are 0 .. num_actions - 1. 0 where
+            actions are continuous.
         frames_per_step: emulator frames that one agent step takes.
+        action_shape: (A,) where actions are continuous, () where they are discrete.
+        action_low, action_high: float32 [A], the box of continuous actions, in the environment's
+            own units; None where they are discrete.
     """
 
     env_id: str
@@ -31,6 +35,14 @@ class EnvSpec:
     stack: int
     num_actions: int
     frames_per_step: int
+    action_shape: tuple[int, ...] = ()
+    action_low: np.ndarray | None = field(default=None, compare=False)
+    action_high: np.ndarray | None = field(default=None, compare=False)
+
+    @property
+    def continuous(self) -> bool:
+        """Whether actions are points of a box: float32 [E, A]; else they are int64 [E]."""
+        return bool(self.action_shape)
 
     @property
     def observation_shape(self) -> tuple[int, ...]:
@@ -84,7 +96,7 @@ class EnvStepper(Protocol):
         ...
 
     def step(self, action: np.ndarray) -> Step:
-        """Step every environment with `action` (int64 [E])."""
+        """Step every environment with `action`: int64 [E], or float32 [E, A] in a box."""
         ...
 
     def render(self) -> np.ndarray:

@@ -16,6 +16,7 @@ MEMORY_TABLE = "memory_components"
 THRESHOLD_TABLE = "thresholds"
 THRESHOLD_COLUMNS = ("activation", "habituation", "eval_return_mean", "memory_bytes_peak", "seed")
 VIDEO = "evaluation_video"
+MAP = "map"
 
 RETURNS = ("eval_return_mean", "train_return_mean")
 MEMORY = ("memory_bytes", "memory_entries", "bytes_per_transition")
@@ -102,6 +103,7 @@ def dashboard(entity: str, project: str) -> Any:
         "Speed": [_lines(wr, name) for name in SPEED],
         "Learning": [_lines(wr, name) for name in LEARNING],
         "Videos": [wr.MediaBrowser(title="First episode of each evaluation", media_keys=[VIDEO])],
+        "Map": [wr.MediaBrowser(title="The GWR map, with log.map_every", media_keys=[MAP])],
     }
     return ws.Workspace(
         entity=entity,
@@ -111,7 +113,7 @@ def dashboard(entity: str, project: str) -> Any:
             ws.Section(
                 name=name,
                 panels=panels,
-                is_open=name not in ("Learning", "Videos"),
+                is_open=name not in ("Learning", "Videos", "Map"),
                 panel_settings=ws.SectionPanelSettings(x_axis="env_steps"),
             )
             for name, panels in sections.items()

@@ -5,22 +5,58 @@ from typing import Any
 import torch
 from omegaconf import DictConfig, OmegaConf
 
+from rlmem.agents.ddpg import DDPG
 from rlmem.agents.dqn import DQN
-from rlmem.config.schema import AgentConfig
+from rlmem.config.agents import AGENTS
 from rlmem.data.rollout import evaluation_envs
 from rlmem.data.stream import EnvStepStream, StreamConfig, derive_seed
 from rlmem.envs import EnvSpec, EnvStepper, make_env
+from rlmem.errors import UserError
 from rlmem.memories.factory import make_memory
 from rlmem.memories.memory import ReplayMemory
 
+Agent = DQN | DDPG  # what acts, explores and learns
 
-def build_agent(cfg: DictConfig, spec: EnvSpec) -> DQN:
-    """The agent, its weights drawn from the run's seed."""
+
+def build_agent(cfg: DictConfig, spec: EnvSpec) -> Agent:
+    """The agent, its weights drawn from the run's seed.
+
+    Raises:
+        UserError: it cannot act in this environment.
+    """
+    _check_spaces(cfg, spec)
     torch.manual_seed(derive_seed(cfg.seed, 0))
     # A plain object: each look-up in an OmegaConf node resolves interpolations, some 0.1 ms.
     values = OmegaConf.to_container(cfg.agent, resolve=True)
-    agent = OmegaConf.to_object(OmegaConf.merge(AgentConfig, values))
-    return DQN(agent, spec.observation_shape, spec.num_actions, spec.input_scale)
+    agent = OmegaConf.to_object(OmegaConf.merge(AGENTS[cfg.agent.name], values))
+    if cfg.agent.name == "dqn":
+        return DQN(agent, spec.observation_shape, spec.num_actions, spec.input_scale)
+    assert spec.action_low is not None
+    assert spec.action_high is not None
+    generator = torch.Generator().manual_seed(derive_seed(cfg.seed, 6))
+    features = spec.observation_shape[0]
+    return DDPG(agent, features, spec.action_low, spec.action_high, generator)
+
+
+def _check_spaces(cfg: DictConfig, spec: EnvSpec) -> None:
+    """An agent that does not fit the environment's actions or observations is named."""
+    name, shape = cfg.agent.name, spec.observation_shape
+    env = f"env={cfg.env.name} ({spec.env_id})"
+    if name == "dqn" and spec.continuous:
+        raise UserError(
+            f"agent=dqn: its actions are discrete, those of {env} are {spec.action_shape[0]} "
+            "continuous numbers; use agent=ddpg or agent=td3, or an env such as env=cartpole"
+        )
+    if name != "dqn" and not spec.continuous:
+        raise UserError(
+            f"agent={name}: its actions are continuous, those of {env} are {spec.num_actions} "
+            "discrete ones; use agent=dqn, or an env such as env=reacher"
+        )
+    if name != "dqn" and len(shape) != 1:
+        raise UserError(
+            f"agent={name}: it takes vectors, {env} gives images of shape {shape}; use an env "
+            "such as env=reacher"
+        )
 
 
 def build_memory(cfg: DictConfig, spec: EnvSpec) -> ReplayMemory:
@@ -38,7 +74,7 @@ def build_memory(cfg: DictConfig, spec: EnvSpec) -> ReplayMemory:
 
 
 def build_stream(
-    cfg: DictConfig, env: EnvStepper, memory: ReplayMemory, agent: DQN
+    cfg: DictConfig, env: EnvStepper, memory: ReplayMemory, agent: Agent
 ) -> EnvStepStream:
     """The stream that steps the environment and fills the memory."""
     steps = cfg.agent.train_every * cfg.agent.updates_per_step
@@ -52,7 +88,7 @@ def build_stream(
         reseed_every=cfg.checkpoint.reseed_every,
         reward_clip=cfg.env.reward_clip,
     )
-    return EnvStepStream(env, memory, agent.act, agent.epsilon, config)
+    return EnvStepStream(env, memory, agent.explore, agent.epsilon, config)
 
 
 def build_env(cfg: DictConfig) -> EnvStepper:

@@ -1,4 +1,4 @@
-"""Scoring a run's checkpoint, comparing runs, and how a sweep stands."""
+"""Scoring a run's checkpoint, drawing its map, comparing runs, and how a sweep stands."""
 
 import csv
 import json
@@ -22,7 +22,7 @@ SHOWN = 10  # lines of what a report left out
 
 
 def evaluate(cfg: DictConfig) -> None:
-    """Do what `mode` names: score a run, plot or report on runs, or say how a sweep stands.
+    """Do what `mode` names: score a run, draw its map, compare runs, or say how a sweep stands.
 
     Raises:
         UserError: there is no such run, checkpoint or sweep.
@@ -71,6 +71,13 @@ def dashboard(cfg: DictConfig) -> None:
     print(write_dashboard(cfg.entity, cfg.project, Path(cfg.out or "wandb_dashboard.json")))
 
 
+def draw_map(cfg: DictConfig) -> None:
+    """`mode=map`: pictures and figures of the map that a run left."""
+    from rlmem.jobs.map import show_map
+
+    show_map(cfg)
+
+
 def paths(value: Any) -> list[Path]:
     """A path, or a list of them."""
     return [Path(part) for part in ([value] if isinstance(value, str) else value)]
@@ -85,7 +92,7 @@ def score(cfg: DictConfig) -> None:
     run_cfg = OmegaConf.create(saved)
     env = build.build_evaluation_env(run_cfg, cfg.episodes, render=cfg.video)
     agent = build.build_agent(run_cfg, env.spec)
-    env_steps = _load(cfg, run_dir, agent)
+    env_steps = load_networks(cfg, run_dir, agent)
     epsilon = run_cfg.evaluation.epsilon if cfg.epsilon is None else cfg.epsilon
     seed = derive_seed(run_cfg.seed, 5) if cfg.seed is None else cfg.seed
     out = run_dir / "evaluation"
@@ -131,7 +138,7 @@ def score(cfg: DictConfig) -> None:
     print(f"written: {out}/evaluations.csv, summary.json")
 
 
-def _load(cfg: DictConfig, run_dir: Path, agent: build.DQN) -> int:
+def load_networks(cfg: DictConfig, run_dir: Path, agent: build.Agent) -> int:
     """Load the chosen checkpoint's networks and return its env steps."""
     if cfg.checkpoint == "best":
         path = run_dir / "checkpoints" / "best.ckpt"
@@ -153,6 +160,7 @@ def _load(cfg: DictConfig, run_dir: Path, agent: build.DQN) -> int:
 
 MODES = {
     "score": score,
+    "map": draw_map,
     "plot": plot,
     "report": report,
     "status": status,

@@ -1,4 +1,4 @@
-"""A study: a table of settings by environments, run as resumable jobs, reported as one page.
+"""Running a study: a table of settings by environments as resumable jobs, reported as one page.
 
 `studies/<name>/study.yaml` names the rows (settings), the columns (environments), and the seeds.
 Each job is one run of its own in `runs/<column>/<row>/seed<n>/`; a finished one is skipped, one
@@ -8,17 +8,12 @@ that was cut off goes on from its checkpoint. The report is made of what is ther
 import contextlib
 import multiprocessing
 import os
-import re
-import shlex
 import signal
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -28,142 +23,9 @@ from rlmem.callbacks.checkpoint import find_checkpoint
 from rlmem.config import check, compose
 from rlmem.config.sweep import clear_error, write_error
 from rlmem.errors import UserError
+from rlmem.jobs.study_file import Job, Study, slug
 from rlmem.jobs.summary import read_summary
 from rlmem.units import readable_seconds
-
-FIFO = "FIFO of the bytes of "
-
-
-@dataclass(frozen=True)
-class Job:
-    """One run of a study."""
-
-    column: str
-    row: str
-    seed: int
-    overrides: tuple[str, ...]
-    folder: Path
-
-    @property
-    def name(self) -> str:
-        return f"{self.column}: {self.row}, seed {self.seed}"
-
-    @property
-    def done(self) -> bool:
-        return (read_summary(self.folder) or {}).get("status") == "finished"
-
-
-class Study:
-    """The definition of a study and its jobs.
-
-    Args:
-        folder: with the study.yaml.
-
-    Raises:
-        UserError: there is no such study, or its definition is not understood.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        try:
-            content = yaml.safe_load((folder / "study.yaml").read_text())
-        except FileNotFoundError:
-            found = sorted(p.parent.name for p in folder.parent.glob("*/study.yaml"))
-            raise UserError(
-                f"NAME={folder.name}: no such study; there are {', '.join(found) or 'none'}"
-            ) from None
-        except (OSError, ValueError, yaml.YAMLError) as error:
-            raise UserError(f"{folder}/study.yaml cannot be read ({error})") from None
-        if not isinstance(content, dict) or not {"rows", "columns"} <= content.keys():
-            raise UserError(f"{folder}/study.yaml: needs rows and columns")
-        if unknown := content.keys() - {"title", "common", "rows", "columns", "fifo"}:
-            raise UserError(f"{folder}/study.yaml: unknown key {min(map(str, unknown))}")
-        self.title = str(content.get("title", folder.name))
-        self.common = self._overrides("common", content.get("common"))
-        self.fifo = self._overrides("fifo", content.get("fifo"))
-        self.rows = self._parts("rows", content["rows"], {"fifo", "seeds"})
-        self.columns = self._parts("columns", content["columns"], {"seeds"})
-
-    def _parts(self, name: str, parts: Any, more: set[str]) -> dict[str, dict[str, Any]]:
-        if not isinstance(parts, dict):
-            raise UserError(f"{self.folder}/study.yaml: {name} must be a mapping")
-        folders = [slug(str(key)) for key in parts]
-        if "" in folders or len(set(folders)) < len(folders):
-            raise UserError(
-                f"{self.folder}/study.yaml: {name} must differ in their letters and digits"
-            )
-        return {str(key): self._part(key, value, more) for key, value in parts.items()}
-
-    def _overrides(self, name: Any, value: Any) -> list[str]:
-        """Overrides as a command line or a list."""
-        try:
-            return [str(v) for v in value] if isinstance(value, list) else shlex.split(value or "")
-        except (ValueError, AttributeError) as error:
-            raise UserError(f"{self.folder}/study.yaml: {name}: {value}: {error}") from None
-
-    def _part(self, name: Any, value: Any, more: set[str]) -> dict[str, Any]:
-        """A row or a column: its overrides, alone or in a mapping with further keys."""
-        part = value if isinstance(value, dict) else {"overrides": value}
-        if unknown := part.keys() - {"overrides", *more}:
-            raise UserError(
-                f"{self.folder}/study.yaml: {name} has an unknown key {min(map(str, unknown))}"
-            )
-        seeds = part.get("seeds", 1)
-        if type(seeds) is not int or seeds < 1:
-            raise UserError(f"{self.folder}/study.yaml: {name} has seeds={seeds}; a number of runs")
-        overrides = self._overrides(name, part.get("overrides"))
-        return {**part, "overrides": overrides, "seeds": seeds}
-
-    def seeds(self, column: str, row: str) -> range:
-        """Those of a cell: as many as its row or its column asks for, whichever is more."""
-        return range(max(self.columns[column]["seeds"], self.rows[row]["seeds"]))
-
-    def jobs(self, column: str) -> list[Job]:
-        """Those of a column that need no other job's result, seed by seed."""
-        return [
-            self._job(column, row, seed, self.rows[row]["overrides"])
-            for row, seed in self._cells(column)
-        ]
-
-    def _cells(self, column: str) -> list[tuple[str, int]]:
-        """Rows and seeds of a column, the first seed of all rows first."""
-        cells = [(row, seed) for row in self.rows for seed in self.seeds(column, row)]
-        return sorted(cells, key=lambda cell: cell[1])
-
-    def fifo_jobs(self, column: str) -> Iterator[Job]:
-        """A FIFO of the same bytes beside each finished run of the rows that ask for it."""
-        for row, seed in self._cells(column):
-            if not self.rows[row].get("fifo"):
-                continue
-            beside = read_summary(self._job(column, row, seed, ()).folder) or {}
-            if beside.get("status") != "finished":
-                continue
-            budget = f"memory.budget={beside['memory_bytes_peak']}"
-            yield self._job(column, FIFO + row, seed, (*self.fifo, budget))
-
-    def finished(self, column: str, row: str) -> int:
-        """How many runs of a row are done."""
-        seeds = self.seeds(column, row.removeprefix(FIFO))
-        return sum(self._job(column, row, seed, ()).done for seed in seeds)
-
-    def labels(self) -> list[str]:
-        """Rows of the table, each FIFO below its row."""
-        return [
-            label
-            for row, part in self.rows.items()
-            for label in ([row, FIFO + row] if part.get("fifo") else [row])
-        ]
-
-    def _job(self, column: str, row: str, seed: int, overrides: Sequence[str]) -> Job:
-        folder = self.folder / "runs" / slug(column) / slug(row) / f"seed{seed}"
-        label = "label='" + row.replace("\\", "\\\\").replace("'", "\\'") + "'"
-        own = (*overrides, *self.columns[column]["overrides"], *self.common)
-        return Job(column, row, seed, (*own, label, f"seed={seed}"), folder)
-
-
-def slug(name: str) -> str:
-    """A folder's name."""
-    return re.sub(r"[^\w.=-]+", "-", name).strip("-").lower()
 
 
 def run_job(job: Job) -> str | None:
@@ -246,15 +108,27 @@ def _result(job: Job) -> str:
 
 
 def report_study(study: Study) -> Report | None:
-    """Write results.csv, summary.csv, figures, index.html and table.md; None if nothing ran."""
+    """Write the report's files and table.md into the study's folder; None if nothing ran.
+
+    findings.md of the folder, if it is there, opens the page.
+    """
     runs = study.folder / "runs"
     if not runs.is_dir():
         return None
     missing = [note for column in study.columns if (note := _missing(study, column))]
-    report = write_report([runs], study.folder, notes=missing, title=study.title)
+    findings = study.folder / "findings.md"
+    against = {row: [c for c in study.controls if c != row] for row in study.rows}
+    report = write_report(
+        [runs],
+        study.folder,
+        notes=missing,
+        title=study.title,
+        findings=findings.read_text(errors="replace") if findings.is_file() else "",
+        against=against if study.controls else {},
+    )
     columns = {slug(column): column for column in study.columns}
-    fifos = {row: FIFO + row for row in study.rows}
-    write_table(report.cells, columns, study.labels(), fifos, study.folder / "table.md")
+    table = study.folder / "table.md"
+    write_table(report.cells, columns, list(study.labels()), study.fifos(), table)
     return report
 
 
@@ -263,6 +137,8 @@ def _missing(study: Study, column: str) -> str | None:
     found = {label: study.finished(column, label) for label in study.labels()}
     if not any(found.values()):
         return f"{column}: not run"
-    wanted = {label: len(study.seeds(column, label.removeprefix(FIFO))) for label in found}
-    lacking = [f"{label} ({n} of {wanted[label]})" for label, n in found.items() if n < wanted[label]]
+    wanted = {label: len(study.seeds(column, row)) for label, row in study.labels().items()}
+    lacking = [
+        f"{label} ({n} of {wanted[label]})" for label, n in found.items() if n < wanted[label]
+    ]
     return f"{column}: not all seeds were run: {', '.join(lacking)}" if lacking else None

@@ -13,9 +13,9 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from rlmem.agents.dqn import DQN
 from rlmem.callbacks.checkpoint import Checkpointing, find_checkpoint, load_checkpoint
 from rlmem.callbacks.evaluation import Evaluation
+from rlmem.callbacks.map_images import map_images
 from rlmem.callbacks.priorities import PriorityFeedback
 from rlmem.callbacks.progress import Progress, summary_table
 from rlmem.callbacks.records import Recorder
@@ -46,7 +46,7 @@ class Run:
     def __init__(self, cfg: DictConfig, run_dir: Path) -> None:
         self.cfg, self.run_dir = cfg, run_dir
         env = build.build_env(cfg)
-        self.agent: DQN = build.build_agent(cfg, env.spec)
+        self.agent: build.Agent = build.build_agent(cfg, env.spec)
         memory = build.build_memory(cfg, env.spec)
         self.stream: EnvStepStream = build.build_stream(cfg, env, memory, self.agent)
         name = f"{cfg.env.name}-{cfg.memory.name}-seed{cfg.seed}"
@@ -83,6 +83,7 @@ class Run:
                 PriorityFeedback(memory),
                 self.recorder,
                 self.evaluation,
+                *map_images(cfg, run_dir, self.stream, self.loggers),
                 self.checkpointing,
                 self.progress,
                 self.signals,

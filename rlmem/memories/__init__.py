@@ -5,9 +5,13 @@ Needs torch, torchrl, numba and zstandard only: neither Lightning nor Hydra nor 
 
 from rlmem.memories.embedding import Identity, RandomProjection
 from rlmem.memories.memory import ReplayMemory
+from rlmem.memories.samplers.edges import (
+    PrioritizedEdgeSampler,
+    UniformEdgeSampler,
+    VisitSampler,
+)
 from rlmem.memories.samplers.prioritized import PrioritizedSampler, RankSampler
 from rlmem.memories.samplers.uniform import CombinedSampler, LatestSampler, UniformSampler
-from rlmem.memories.samplers.visits import VisitSampler
 from rlmem.memories.storages.compressed import CompressedFrameStorage
 from rlmem.memories.storages.dense import DenseStorage
 from rlmem.memories.storages.frames import FrameStorage
@@ -24,11 +28,13 @@ __all__ = [
     "Identity",
     "LatestSampler",
     "MapStorage",
+    "PrioritizedEdgeSampler",
     "PrioritizedSampler",
     "RandomProjection",
     "RankSampler",
     "ReplayMemory",
     "RingWriter",
+    "UniformEdgeSampler",
     "UniformSampler",
     "VisitSampler",
 ]

@@ -10,9 +10,13 @@ from rlmem.errors import UserError
 from rlmem.memories.embedding import Identity, RandomProjection
 from rlmem.memories.memory import ReplayMemory
 from rlmem.memories.samplers.base import ReplaySampler
+from rlmem.memories.samplers.edges import (
+    PrioritizedEdgeSampler,
+    UniformEdgeSampler,
+    VisitSampler,
+)
 from rlmem.memories.samplers.prioritized import PrioritizedSampler, RankSampler
 from rlmem.memories.samplers.uniform import CombinedSampler, LatestSampler, UniformSampler
-from rlmem.memories.samplers.visits import VisitSampler
 from rlmem.memories.storages.compressed import CompressedFrameStorage
 from rlmem.memories.storages.dense import DenseStorage
 from rlmem.memories.storages.frames import FrameStorage
@@ -51,7 +55,12 @@ class TransitionSpec(Protocol):
 
     @property
     def num_actions(self) -> int:
-        """Size of the discrete action set."""
+        """Size of the discrete action set; 0 where actions are continuous."""
+        ...
+
+    @property
+    def action_shape(self) -> tuple[int, ...]:
+        """Of a continuous action, which is float32; () where actions are discrete."""
         ...
 
     @property
@@ -104,10 +113,12 @@ def _ring(
     kind, images = cfg.storage.kind, len(spec.frame_shape) == 3
     if kind == "auto":
         kind = "compressed" if images else "frames"
+    discrete = np.uint8 if spec.num_actions <= 256 else np.int64
     options = {
         "stack": spec.stack,
         "num_envs": spec.num_envs,
-        "action_dtype": np.uint8 if spec.num_actions <= 256 else np.int64,
+        "action_shape": spec.action_shape,
+        "action_dtype": np.float32 if spec.action_shape else discrete,
         "n_step": n_step,
         "gamma": gamma,
         "budget": budget,
@@ -175,22 +186,31 @@ def _map(
     budget: int | None = None,
 ) -> ReplayMemory:
     shape, pixels = spec.observation_shape, len(spec.observation_shape) == 3
-    kind, scale = cfg.embedding.kind, cfg.metric.scale
+    kind, scale, contexts = cfg.embedding.kind, cfg.metric.scale, cfg.contexts
     if kind == "auto":
         kind = "random_projection" if pixels else "identity"
     if kind == "random_projection":
-        embedding = RandomProjection(shape, cfg.embedding.dims, seed, spec.input_scale)
+        stack = spec.stack if pixels else 1
+        embedding = RandomProjection(shape, cfg.embedding.dims, seed, spec.input_scale, stack)
     else:
         embedding = Identity(shape, spec.input_scale)
     if scale == "auto" and not pixels:
         scale = 1.0  # the paper's: its thresholds are of unscaled vectors
+    if contexts == "auto":  # a stack of frames holds its past
+        contexts = 0 if pixels else 4
+    own_keys = kind == "identity" and spec.dtype == np.float32 and spec.input_scale == 1.0
     storage = MapStorage(
         capacity,
         shape,
         spec.dtype,
-        embedding.dims,
-        contexts=cfg.contexts,
+        None if own_keys else embedding.dims,
+        contexts=contexts,
         num_actions=spec.num_actions,
+        action_shape=spec.action_shape,
+        prototype=cfg.prototype,
+        stack=spec.stack,
+        node_terminals=cfg.terminals == "node",
+        evict=cfg.eviction == "lru",
     )
     writer = GWRWriter(
         activation_threshold,
@@ -210,7 +230,27 @@ def _map(
         scale_samples=cfg.metric.scale_samples,
         n_step=n_step,
         gamma=gamma,
+        links=cfg.links,
+        joined=cfg.episodes == "joined",
         seed=seed,
     )
-    sampler = VisitSampler(storage.projected_edges)
-    return ReplayMemory(storage, sampler, writer, seed=seed, budget=budget)
+    return ReplayMemory(
+        storage,
+        _edge_sampler(cfg.sampler, storage.projected_edges),
+        writer,
+        seed=seed,
+        budget=budget,
+    )
+
+
+def _edge_sampler(cfg: Any, edges: int) -> ReplaySampler:
+    if cfg.kind == "prioritized":
+        return PrioritizedEdgeSampler(
+            edges,
+            alpha=cfg.alpha,
+            beta_start=cfg.beta_start,
+            beta_end=cfg.beta_end,
+            beta_steps=cfg.beta_steps,
+            eps=cfg.eps,
+        )
+    return UniformEdgeSampler(edges) if cfg.kind == "uniform" else VisitSampler(edges)

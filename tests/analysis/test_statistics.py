@@ -161,7 +161,7 @@ def test_widened_interval_of_a_mean_is_students(n):
 @pytest.mark.parametrize("confidence", [0.5, 0.95, 0.99])
 def test_students_quantile(degrees, confidence):
     expected = scipy.stats.t.ppf((1 + confidence) / 2, degrees)
-    assert statistics._student(confidence, degrees) == pytest.approx(expected, rel=1e-5)
+    assert statistics.student_quantile(confidence, degrees) == pytest.approx(expected, rel=1e-5)
 
 
 def test_widening_counts_the_runs_of_all_tasks():

@@ -178,6 +178,13 @@ def test_the_end_has_a_table_of_bytes_by_component(tmp_path: Path) -> None:
     assert run.rows[-1] == {"env_steps": 5, MEMORY_TABLE: table}
 
 
+def test_a_picture_is_sent_at_its_env_steps(tmp_path: Path) -> None:
+    logger, run, _ = make_logger(tmp_path)
+    logger._wandb.Image = lambda path: ("image", path)
+    logger.image(500, "map", tmp_path / "map.png")
+    assert run.rows == [{"env_steps": 500, "map": ("image", str(tmp_path / "map.png"))}]
+
+
 def test_a_run_without_rows_starts_nothing(tmp_path: Path) -> None:
     logger, run, given = make_logger(tmp_path)
     logger.close("failed", {})

@@ -10,10 +10,16 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 
 from rlmem.config import CONF_DIR, check, check_evaluate, compose
+from rlmem.config.agents import AGENTS
 from rlmem.config.schema import RecommendedConfig, ThresholdConfig
 
 MEMORIES = ("none", "uniform", "cer", "per", "per_rank", "gwr")
-NEEDED = {"atari": "env.game=seaquest", "gym": "env.id=CartPole-v1", "minatar": "env.game=breakout"}
+NEEDED = {
+    "atari": "env.game=seaquest",
+    "gym": "env.id=CartPole-v1",
+    "minatar": "env.game=breakout",
+    "mujoco": "env.task=Hopper",
+}
 STUDY = set(product((0.68, 0.7, 0.83, 0.9), (0.45, 0.65, 0.8, 0.85)))
 
 
@@ -34,10 +40,49 @@ def test_every_env_composes_with_what_is_recommended_for_it(env: str) -> None:
     cfg = resolved(f"env={env}", "memory=gwr", *needed)
     if env not in NEEDED:
         assert cfg.env.name == env
-    assert cfg.agent.lr == cfg.env.recommended.lr
+    assert cfg.agent.lr == cfg.env.recommended.dqn.lr
     assert cfg.trainer.max_env_steps == cfg.env.recommended.max_env_steps
     assert isinstance(cfg.agent.network.hidden[0], int)
     assert set(cfg.env.recommended) == set(RecommendedConfig.__dataclass_fields__)
+
+
+@pytest.mark.parametrize("agent", options("agent"))
+def test_every_agent_composes_with_the_keys_of_its_schema(agent: str) -> None:
+    cfg = resolved(f"agent={agent}", "env=gym", "env.id=CartPole-v1")
+    assert cfg.agent.name == agent
+    assert set(cfg.agent) == set(AGENTS[agent].__dataclass_fields__)
+    assert cfg.agent.learning_starts == cfg.env.recommended.learning_starts
+
+
+def test_td3_is_ddpg_with_its_three_changes() -> None:
+    ddpg, td3 = (resolved(f"agent={name}", "env=reacher").agent for name in ("ddpg", "td3"))
+    assert (ddpg.twin_critics, ddpg.policy_delay, ddpg.target_noise) == (False, 1, 0.0)
+    assert (td3.twin_critics, td3.policy_delay, td3.target_noise) == (True, 2, 0.2)
+    assert (ddpg.network.hidden, td3.network.hidden) == ([400, 300], [256, 256])
+
+
+@pytest.mark.parametrize(("agent", "epsilon"), [("dqn", 0.001), ("ddpg", 0.0), ("td3", 0.0)])
+def test_evaluations_of_continuous_agents_are_deterministic(agent: str, epsilon: float) -> None:
+    assert resolved(f"agent={agent}", "env=gym", "env.id=x").evaluation.epsilon == epsilon
+    given = resolved(f"agent={agent}", "env=gym", "env.id=x", "evaluation.epsilon=0.5")
+    assert given.evaluation.epsilon == 0.5
+
+
+@pytest.mark.parametrize("env", ["inverted_pendulum", "reacher", "half_cheetah", "walker2d"])
+def test_gwrr_paper_is_the_published_protocol_on_any_mujoco_task(env: str) -> None:
+    cfg = resolved("experiment=gwrr_paper", f"env={env}", "threshold.activation=0.55")
+    assert (cfg.agent.name, cfg.memory.name) == ("ddpg", "gwr")
+    assert cfg.env.id == f"{cfg.env.task}-v4"
+    assert cfg.threshold == {"activation": 0.55, "habituation": 0.8}
+    assert (cfg.trainer.max_env_steps, cfg.agent.learning_starts) == (100_000, 15_000)
+    assert (cfg.agent.train_every, cfg.memory.capacity, cfg.env.num_envs) == (1, 100_000, 1)
+    assert (cfg.agent.actor_lr, cfg.agent.critic_lr) == (1e-4, 1e-3)
+    assert (cfg.agent.critic_weight_decay, cfg.agent.tau, cfg.agent.gamma) == (1e-2, 0.005, 0.99)
+    assert (cfg.agent.batch_size, cfg.agent.exploration_noise) == (64, 0.1)
+    assert (cfg.evaluation.every, cfg.evaluation.episodes) == (2_500, 6)
+    block = cfg.agent.updates_per_step  # evaluations fall on the published steps
+    assert 2_500 % block == 15_000 % block == 0
+    assert resolved("experiment=gwrr_paper", "memory=uniform").memory.capacity == 100_000
 
 
 @pytest.mark.parametrize("memory", MEMORIES)

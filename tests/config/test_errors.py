@@ -33,6 +33,11 @@ MISTAKES = {
     "memory/storage=map": "memory/storage=map: does not go with memory=uniform; use memory/storage",
     "memory=gwr memory/sampler=rank": "memory/sampler=rank: does not go with memory=gwr; use memo",
     "memory.sampler.kind=rank": "memory.sampler.kind=rank: alpha and beta are missing; choose the",
+    "agent=ddpg env=reacher agent.lr=1": "agent.lr=1: no such key in agent as chosen; it goes with",
+    "agent.tau=.1": "agent.tau=.1: no such key in agent as chosen; it goes with agent=ddpg or agen",
+    "agent=td3 env=reacher agent.network.kind=mlp": "agent.network as chosen; it goes with agent=d",
+    "env.version=v4": "env.version=v4: no such key in env as chosen; it goes with a MuJoCo env, s",
+    "experiment=gwrr_paper env=cartpole": "it goes with a MuJoCo env, such as env=reacher",
     # wrong types
     "seed=abc": "seed=abc: must be a whole number",
     "trainer.max_env_steps=1e5": "trainer.max_env_steps=1e5: must be a whole number; write 100000",
@@ -50,10 +55,13 @@ MISTAKES = {
     # missing values
     "env=atari": "env.game is not set; give it, such as env.game=seaquest",
     "env=gym": "env.id is not set; give it, such as env.id=CartPole-v1",
+    "env=mujoco": "env.task is not set; give it, such as env.task=Hopper",
     # combinations
     "env=pong memory.capacity=10": "less than one batch, agent.batch_size=32; use memory.capacity=",
     "env=pong env.num_envs=3": "agent.train_every=4 with env.num_envs=3: 4 env steps a Trainer",
     "trainer.max_env_steps=500": "agent.learning_starts=1000: the run ends before, at trainer",
+    "agent=ddpg env=pong": "agent=ddpg: its actions are continuous, those of env=pong are discrete",
+    "agent=td3 env=reacher agent.network.action_layer=4": "makes 3 layers; use agent.network.actio",
 }
 
 RANGES = {
@@ -81,18 +89,45 @@ def test_a_mistake_is_one_line_that_says_what_would_work(given: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+CONTINUOUS_RANGES = {
+    "agent.actor_lr=0": "agent.actor_lr=0.0: must be above 0",
+    "agent.critic_lr=-1": "agent.critic_lr=-1.0: must be above 0",
+    "agent.critic_weight_decay=-1": "agent.critic_weight_decay=-1.0: must be at least 0",
+    "agent.tau=0": "agent.tau=0.0: must be above 0 and at most 1",
+    "agent.exploration_noise=-0.1": "agent.exploration_noise=-0.1: must be at least 0",
+    "agent.policy_delay=0": "agent.policy_delay=0: must be at least 1",
+    "agent.target_noise=-1": "agent.target_noise=-1.0: must be at least 0",
+    "agent.target_noise_clip=0": "agent.target_noise_clip=0.0: must be above 0",
+    "agent.network.action_layer=0": "agent.network.action_layer=0: must be at least 1",
+}
+
+
 @pytest.fixture(scope="module")
 def config() -> DictConfig:
     return compose("train", ["memory=gwr"])
 
 
-@pytest.mark.parametrize("given", RANGES)
-def test_a_number_out_of_range_says_the_range(given: str, config: DictConfig) -> None:
+@pytest.fixture(scope="module")
+def continuous() -> DictConfig:
+    return compose("train", ["agent=td3", "env=reacher"])
+
+
+def assert_out_of_range(config: DictConfig, given: str, line: str) -> None:
     cfg = OmegaConf.merge(config, OmegaConf.from_dotlist([given]))
     assert isinstance(cfg, DictConfig)
     with pytest.raises(UserError) as caught:
         check(cfg)
-    assert str(caught.value).startswith(RANGES[given])
+    assert str(caught.value).startswith(line)
+
+
+@pytest.mark.parametrize("given", RANGES)
+def test_a_number_out_of_range_says_the_range(given: str, config: DictConfig) -> None:
+    assert_out_of_range(config, given, RANGES[given])
+
+
+@pytest.mark.parametrize("given", CONTINUOUS_RANGES)
+def test_a_number_of_a_continuous_agent_has_its_range(given: str, continuous: DictConfig) -> None:
+    assert_out_of_range(continuous, given, CONTINUOUS_RANGES[given])
 
 
 def test_the_number_of_envs_that_fit_are_named() -> None:

@@ -79,8 +79,16 @@ def policy(observation: np.ndarray, epsilon: float, rng: np.random.Generator) ->
     return (np.floor(7 * np.abs(seen)).astype(np.int64) + rng.integers(2, size=len(seen))) % 2
 
 
+def continuous_policy(
+    observation: np.ndarray, epsilon: float, rng: np.random.Generator
+) -> np.ndarray:
+    """Actions float32 [E, 1] in [-2, 2] that depend on all that it is given."""
+    seen = np.sin(observation.sum(1, keepdims=True))
+    return (seen + rng.uniform(-1, 1, (len(observation), 1))).astype(np.float32)
+
+
 def make_stream(env: Any, memory: Any, **changes: Any) -> EnvStepStream:
-    """A stream of 100 env steps with the policy above; keywords change `StreamConfig`."""
+    """A stream of 100 env steps with a policy of the above; keywords change `StreamConfig`."""
     settings = {
         "seed": 0,
         "max_env_steps": 100,
@@ -92,4 +100,5 @@ def make_stream(env: Any, memory: Any, **changes: Any) -> EnvStepStream:
         "reward_clip": False,
     }
     config = StreamConfig(**{**settings, **changes})
-    return EnvStepStream(env, memory, policy, lambda env_steps: 0.5, config)
+    plays = continuous_policy if env.spec.continuous else policy
+    return EnvStepStream(env, memory, plays, lambda env_steps: 0.5, config)

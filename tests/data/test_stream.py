@@ -182,6 +182,7 @@ def test_priorities_are_written_before_the_next_draw(tmp_path: Path) -> None:
 
 ENVS: dict[str, Callable] = {
     "cartpole": lambda: make_env(gym_cfg(), 2),
+    "pendulum": lambda: make_env(gym_cfg("Pendulum-v1", 30), 2),
     "minatar": lambda: make_env(minatar_cfg("breakout"), 2),
     "atari": lambda: make_env(atari_cfg("pong"), 2),
 }
@@ -218,6 +219,17 @@ def test_a_loaded_stream_goes_on_as_the_saved_one(name: str, cut: int, tmp_path:
     assert list(stream.episodes.recent_returns) == list(other.episodes.recent_returns)
     for each in (stream, other):
         each.env.close()
+
+
+def test_continuous_actions_are_kept_as_they_were_played(tmp_path: Path) -> None:
+    log = BlockLog()
+    stream = make_stream(ENVS["pendulum"](), log, vector_steps=3)
+    for _ in range(4):
+        next(stream)
+    played = log.column("action")
+    assert (played.shape, played.dtype) == ((24, 1), np.float32)
+    save_state(tmp_path, stream.state_dict())
+    np.testing.assert_array_equal(load_state(tmp_path)["actions"].reshape(24, 1), played)
 
 
 def test_a_state_of_another_number_of_envs_is_refused(tmp_path: Path) -> None:

@@ -31,9 +31,12 @@ def minatar_cfg(game: str | None = "breakout", sticky: float = 0.1) -> SimpleNam
 
 
 def random_actions(env: EnvStepper, steps: int, seed: int = 0) -> np.ndarray:
-    """int64 [steps, E]."""
-    rng = np.random.default_rng(seed)
-    return rng.integers(0, env.spec.num_actions, (steps, env.spec.num_envs))
+    """int64 [steps, E], or float32 [steps, E, A] in the box of actions."""
+    rng, spec = np.random.default_rng(seed), env.spec
+    if spec.continuous:
+        shape = (steps, spec.num_envs, *spec.action_shape)
+        return rng.uniform(spec.action_low, spec.action_high, shape).astype(np.float32)
+    return rng.integers(0, spec.num_actions, (steps, spec.num_envs))
 
 
 def play(env: EnvStepper, seed: int, actions: np.ndarray) -> tuple[np.ndarray, list[Step]]:

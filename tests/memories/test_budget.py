@@ -293,7 +293,7 @@ def test_a_map_takes_as_many_nodes_as_fit() -> None:
 
 @pytest.mark.parametrize("change", [0.05, 1.0])
 def test_a_map_never_holds_more_than_its_budget(change: float) -> None:
-    budget = 1_000_000
+    budget = 1_100_000
     memory = limited(budget, "map")
     storage: Any = memory.storage
     envs = RandomEnvs(np.random.default_rng(0), FRAME, np.uint8, 2, 0.02, change)
@@ -306,10 +306,13 @@ def test_a_map_never_holds_more_than_its_budget(change: float) -> None:
     memory.check_valid()
 
 
-@pytest.mark.parametrize("budget", [5000, 827_000])
-def test_a_map_without_room_for_three_nodes_is_one_line(budget: int) -> None:
-    with pytest.raises(UserError, match=rf"memory\.budget={budget}: .*a node; use more than"):
-        limited(budget, "map")
+def test_a_map_without_room_for_three_nodes_is_one_line_that_says_what_has_room() -> None:
+    with pytest.raises(UserError, match=r"memory\.budget=5000: .*a node; use more than") as error:
+        limited(5000, "map")
+    least = int(str(error.value).split()[-1])
+    with pytest.raises(UserError, match=rf"memory\.budget={least - 10}: "):
+        limited(least - 10, "map")
+    assert limited(least + 10, "map").storage.max_size == 3
 
 
 def test_a_map_of_more_nodes_than_can_be_named_is_one_line_or_the_most() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rlmem.errors import UserError
 from rlmem.memories.embedding import Identity, RandomProjection
-from rlmem.memories.samplers.visits import VisitSampler
+from rlmem.memories.samplers.edges import VisitSampler
 from rlmem.memories.storages.map import MapStorage
 from rlmem.memories.writers.gwr import GWRWriter
 from tests.memories.gwr_reference import ReferenceGWR
@@ -146,14 +146,14 @@ def assert_equal_maps(storage, reference):
     ids = list(reference.nodes)
     assert len(live) == len(ids)
     wanted = np.stack([reference.nodes[i].w for i in ids])
-    gaps = np.linalg.norm(wanted[:, None] - a.embeddings[live][None], axis=2)
+    gaps = np.linalg.norm(wanted[:, None] - storage.node_keys(live)[None], axis=2)
     match = {i: int(live[k]) for i, k in zip(ids, gaps.argmin(1), strict=True)}
     assert len(set(match.values())) == len(ids)
     for i, slot in match.items():
         node = reference.nodes[i]
         depth = storage.contexts
         np.testing.assert_allclose(a.prototypes[slot], node.w, atol=1e-5)
-        np.testing.assert_allclose(a.embeddings[slot], node.w, atol=1e-5)
+        np.testing.assert_allclose(storage.node_keys(np.array([slot]))[0], node.w, atol=1e-5)
         np.testing.assert_allclose(a.contexts[slot * depth : (slot + 1) * depth], node.c, atol=1e-5)
         assert a.nodes[slot]["habituation"] == pytest.approx(node.h, abs=1e-5)
     halves = a.halves[: 2 * a.book[4]]
@@ -280,7 +280,7 @@ def test_rounded_pixels_follow_the_exact_moving_average_in_expectation():
     write(writer, block)
     for node in (0, 1):
         prototype = storage.arrays.prototypes[node].astype(float)
-        exact = storage.arrays.embeddings[node, 0] * 255
+        exact = storage.node_keys(np.array([node]))[0, 0] * 255
         assert prototype.std() > 0.1, "nothing was rounded at random"
         assert prototype.mean() == pytest.approx(exact, abs=5 * prototype.std() / 100)
 

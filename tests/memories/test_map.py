@@ -8,7 +8,7 @@ from torchrl.data import ReplayBuffer, TensorDictReplayBuffer
 
 from rlmem.errors import UserError
 from rlmem.memories.embedding import Identity
-from rlmem.memories.samplers.visits import VisitSampler
+from rlmem.memories.samplers.edges import VisitSampler
 from rlmem.memories.serialize import load_state, save_state
 from rlmem.memories.storages import map_kernels
 from rlmem.memories.storages.map import MapStorage

@@ -11,17 +11,15 @@ vectors some bytes less.
 from typing import Any
 
 import numpy as np
-import zstandard
 
 from rlmem.memories.lazy import lazy_zeros
 from rlmem.memories.serialize import State
 from rlmem.memories.storages import codec
 from rlmem.memories.storages.arena import BLOB, SEGMENT, Arena
 from rlmem.memories.storages.base import Block
+from rlmem.memories.storages.packing import Packer
 from rlmem.memories.storages.ring import RingStorage, as_bytes
 from rlmem.memories.storages.ring_state import RingLog
-
-STORED, PACKED = 0, 1  # first byte of a chunk in the arena
 
 
 class CompressedFrameStorage(RingStorage):
@@ -83,8 +81,7 @@ class CompressedFrameStorage(RingStorage):
         self._longest = codec.longest_frame(padded)
         worst = self._max_chunks * (self.chunk * self._longest + 64)
         self._arena = Arena(worst if self.budget is None else min(worst, self.budget + SEGMENT))
-        self._compressor = zstandard.ZstdCompressor(level=level, write_checksum=False)
-        self._decompressor = zstandard.ZstdDecompressor()
+        self._packer = Packer(level)
 
     kind = "compressed"
 
@@ -117,41 +114,17 @@ class CompressedFrameStorage(RingStorage):
     def _close(self, chunk: int, env: int) -> None:
         """Move a full chunk into the arena."""
         data = codec.open_stream(env, self._heads, self._values, self._ends)
-        data[0] = STORED
-        packed = self._compressor.compress(data[1:].data)
-        if len(packed) + 1 < len(data):
-            data = np.empty(len(packed) + 1, np.uint8)
-            data[0] = PACKED
-            data[1:] = np.frombuffer(packed, np.uint8)
-        self._blobs[chunk : chunk + 1] = self._arena.put(data)
+        self._blobs[chunk : chunk + 1] = self._arena.put(self._packer.pack(data))
 
     def _release(self, chunks: np.ndarray) -> None:
         self._arena.release(self._blobs[chunks])
         self._blobs["size"][chunks] = 0
 
-    def _unpack(self, chunks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Streams of chunks one after the other, and where each begins (-1: an open chunk)."""
-        blobs = self._blobs[chunks]
-        starts = np.full(len(chunks), -1, np.int64)
-        full = np.flatnonzero(blobs["size"])
-        data = self._arena.gather(blobs)
-        view, parts = data.data, bytearray()
-        at = end = 0
-        decompress = self._decompressor.decompress
-        for number, size in zip(full.tolist(), blobs["size"][full].tolist(), strict=True):
-            part = view[at + 1 : at + size]
-            starts[number] = end
-            stream = decompress(part) if view[at] == PACKED else part
-            parts += stream
-            end += len(stream)
-            at += size
-        return np.frombuffer(parts, np.uint8), starts
-
     def _take(self, index: np.ndarray, last: np.ndarray, places: np.ndarray) -> np.ndarray:
         flat = places.reshape(-1)
         order = np.argsort(flat)
         chunks = codec.unique_chunks(flat, order, self.chunk)
-        data, starts = self._unpack(chunks)
+        data, starts = self._packer.unpack(self._arena, self._blobs[chunks])
         out = np.empty((len(flat), self._newest.shape[1]), np.uint64)
         codec.decode(
             flat,

@@ -2,13 +2,16 @@
 
 A sample is a temporal edge: the observation is its source's prototype, the next observation its
 target's (Hafez, Immisch, Weber, Wermter 2023, arXiv 2305.02054). A node costs its prototype (28,224
-bytes for an Atari stack), 4 d bytes of embedding, 4 K d bytes of contexts and 25 bytes of state; a
-link 32 bytes, an edge 44. Nodes stand in arrays of full capacity that the system hands out page by
-page as they are first written; links and edges grow by half. Freed records are used again first.
+bytes for an Atari stack as a moving average, some hundred as a compressed exemplar, nothing where
+the key is the observation itself), 4 d bytes of key, 4 K d bytes of contexts and 25 bytes of state;
+a link 32 bytes, an edge 44 and 4 a dimension of a continuous action. Nodes stand in arrays of full
+capacity that the system hands out page by page as they are first written; links and edges grow by
+half. Freed records are used again first.
 
 Differs from the paper: discrete actions cannot be averaged, so that an edge is known by (source,
 action, target, terminated, truncated, steps), and only its reward is averaged; two actions that
-lead from one node to another are two edges. Terminations stay exact for the same reason.
+lead from one node to another are two edges. Continuous actions are averaged with the reward.
+Terminations stay exact, unless `node_terminals` keeps them as the released code does.
 """
 
 import math
@@ -23,19 +26,25 @@ from rlmem.errors import UserError
 from rlmem.memories.lazy import lazy_zeros
 from rlmem.memories.serialize import State
 from rlmem.memories.storages.base import ReplayStorage, make_sample
+from rlmem.memories.storages.exemplars import ExemplarStore
 from rlmem.memories.storages.map_records import (
+    CHUNK,
     EDGE,
     EDGE_FREE,
     EDGE_MARK,
     EDGES,
     HALF,
+    HEAD,
     LINK_FREE,
     LINK_MARK,
     LINKS,
+    MADE,
     NODE,
     NODE_FREE,
     NODE_MARK,
     NODES,
+    PASSED,
+    REMOVED,
     TOUCHED,
     MapArrays,
     check_map,
@@ -44,6 +53,8 @@ from rlmem.memories.storages.map_records import (
 
 _EDGE_BYTES = EDGE.itemsize + 4  # with its place in the log of touched edges
 _FIRST_RECORDS = 1024
+FORMAT = 2  # of a saved map
+_BY_NODE = ("prototypes", "tails", "contexts", "alive", "terminal", "stamps")
 MOST_RECORDS = 2**30  # of a kind: positions are int32, those of half-links too
 
 
@@ -57,9 +68,17 @@ class MapStorage(ReplayStorage):
         capacity: most nodes the map can hold, at least 3.
         observation_shape: shape of one observation (of a whole frame stack).
         dtype: of observations and prototypes: uint8 or float32.
-        embedding_dims: dimensions d of the space in which distances are measured.
+        embedding_dims: dimensions d of the space in which distances are measured; None: float32
+            observations are their own keys, and a node holds nothing beside its key.
         contexts: K, context vectors a node (0: none, the paper: 4).
-        num_actions: actions are 0 .. num_actions - 1.
+        num_actions: actions are 0 .. num_actions - 1; 0: they are continuous.
+        action_shape: of a continuous action, (A,).
+        prototype: "moving": the average of what a node took in; "exemplar": its first observation,
+            for uint8 compressed without loss.
+        stack: frames along the first axis of a uint8 observation.
+        node_terminals: a node is terminal while each of its visits was, and an edge is known by
+            its nodes alone, the newest action and reward dominating (the released code).
+        evict: what a full map does; False: it takes no more nodes.
 
     Raises:
         UserError: a size or the dtype cannot be used.
@@ -70,10 +89,15 @@ class MapStorage(ReplayStorage):
         capacity: int,
         observation_shape: Sequence[int],
         dtype: Any,
-        embedding_dims: int,
+        embedding_dims: int | None,
         *,
         contexts: int = 0,
-        num_actions: int,
+        num_actions: int = 0,
+        action_shape: Sequence[int] = (),
+        prototype: str = "moving",
+        stack: int = 1,
+        node_terminals: bool = False,
+        evict: bool = False,
     ) -> None:
         if not 3 <= capacity <= MOST_RECORDS:
             raise UserError(
@@ -83,24 +107,45 @@ class MapStorage(ReplayStorage):
             raise UserError(f"memory.contexts={contexts}: give 0 (none) or more, the paper has 4")
         if np.dtype(dtype) not in (np.dtype(np.uint8), np.dtype(np.float32)):
             raise UserError(f"observations of dtype {dtype}: a GWR map takes uint8 or float32")
+        if (num_actions > 0) == (len(action_shape) > 0):
+            raise UserError(
+                f"num_actions={num_actions}, action_shape={tuple(action_shape)}: give one of them"
+            )
         super().__init__(max_size=capacity)
         self.capacity = capacity
         self.observation_shape = tuple(observation_shape)
         self.dtype = np.dtype(dtype)
-        self.embedding_dims = embedding_dims
-        self.contexts = contexts
-        self.num_actions = num_actions
         size = math.prod(self.observation_shape)
+        self.keys_are_observations = embedding_dims is None
+        self.embedding_dims = size if embedding_dims is None else embedding_dims
+        if self.keys_are_observations and self.dtype != np.float32:
+            raise UserError("embedding_dims=None: only float32 observations are their own keys")
+        self.contexts = contexts
+        self.num_actions, self.action_shape = num_actions, tuple(action_shape)
+        self.prototype = prototype
+        compressed = prototype == "exemplar" and self.dtype == np.uint8
+        self._exemplars = (
+            ExemplarStore(capacity, self.observation_shape, stack) if compressed else None
+        )
+        held = 0 if compressed or self.keys_are_observations else capacity
+        width = min(HEAD, self.embedding_dims)
         self.arrays = MapArrays(
-            prototypes=lazy_zeros((capacity, size), self.dtype, huge=True),
-            embeddings=lazy_zeros((capacity, embedding_dims), np.float32),
-            contexts=lazy_zeros((capacity * contexts, embedding_dims), np.float32),
+            prototypes=lazy_zeros((held, size), self.dtype, huge=True),
+            heads=lazy_zeros((width, capacity), np.float32),
+            tails=lazy_zeros((capacity, self.embedding_dims - width), np.float32),
+            contexts=lazy_zeros((capacity * contexts, self.embedding_dims), np.float32),
             alive=lazy_zeros((capacity,), np.uint8),
             nodes=lazy_zeros((capacity,), NODE),
+            terminal=lazy_zeros((capacity if node_terminals else 0,), np.int8),
+            stamps=lazy_zeros((capacity if evict else 0,), np.int64),
             halves=np.empty(2 * _FIRST_RECORDS, HALF),
             edges=np.empty(_FIRST_RECORDS, EDGE),
+            actions=np.empty(
+                (_FIRST_RECORDS, math.prod(action_shape) if action_shape else 0), "f4"
+            ),
             touched=np.empty(_FIRST_RECORDS, np.int32),
-            book=np.empty(10, np.int64),
+            removed=lazy_zeros((capacity + CHUNK if compressed else 0,), np.int32),
+            book=np.empty(12, np.int64),
             limits=np.array([capacity, MOST_RECORDS, MOST_RECORDS]),
         )
         self._budget: int | None = None
@@ -145,6 +190,51 @@ class MapStorage(ReplayStorage):
         """Positions of the live nodes, int64 [num_nodes], ascending."""
         return np.flatnonzero(self.arrays.alive[: self.arrays.book[NODE_MARK]])
 
+    def node_observations(self, nodes: np.ndarray) -> np.ndarray:
+        """Prototypes of live nodes (int [n]) as observations [n, *observation_shape]."""
+        if self.keys_are_observations:
+            rows = self.node_keys(nodes)
+        elif self._exemplars is not None:
+            rows = self._exemplars.get(nodes)
+        else:
+            rows = self.arrays.prototypes.take(nodes, axis=0)
+        return rows.reshape(-1, *self.observation_shape)
+
+    def node_keys(self, nodes: np.ndarray) -> np.ndarray:
+        """Where live nodes (int [n]) lie in the space of distances, float32 [n, d]."""
+        return np.concatenate([self.arrays.heads[:, nodes].T, self.arrays.tails[nodes]], axis=1)
+
+    def node_contexts(self, nodes: np.ndarray) -> np.ndarray:
+        """Context vectors of live nodes (int [n]), float32 [n, K, d]."""
+        rows = self.arrays.contexts.reshape(self.capacity, self.contexts, self.embedding_dims)
+        return rows[nodes]
+
+    def keep_exemplars(self, born: np.ndarray, observations: np.ndarray) -> None:
+        """Take in what new nodes stand for and let go of what removed ones stood for.
+
+        Args:
+            born: int [n], the node that each observation made, -1 where it made none.
+            observations: uint8 [n, P].
+        """
+        if self._exemplars is None:
+            return
+        a = self.arrays
+        if a.book[REMOVED]:
+            self._exemplars.release(np.unique(a.removed[: a.book[REMOVED]]))
+            a.book[REMOVED] = 0
+        for row in np.flatnonzero(born >= 0).tolist():
+            if a.alive[born[row]]:
+                self._exemplars.put(int(born[row]), observations[row])
+
+    def link_pairs(self) -> np.ndarray:
+        """The two nodes of each live link, int64 [num_links, 2]."""
+        pairs = self.arrays.halves["node"][: 2 * self.arrays.book[LINK_MARK]].reshape(-1, 2)
+        return pairs[pairs[:, 0] >= 0].astype(np.int64)
+
+    def edge_table(self) -> np.ndarray:
+        """A copy of the live edges' records (EDGE [num_edges]): source, target, count and so on."""
+        return self._edges[self._edges["count"] > 0]
+
     @property
     def _edges(self) -> np.ndarray:
         return self.arrays.edges[: self.arrays.book[EDGE_MARK]]
@@ -161,6 +251,7 @@ class MapStorage(ReplayStorage):
             size = len(a.edges) + max(missing, len(a.edges) // 2)
             a = a._replace(
                 edges=_grown(a.edges, size, a.book[EDGE_MARK]),
+                actions=_grown(a.actions, size, a.book[EDGE_MARK]),
                 touched=_grown(a.touched, size, a.book[TOUCHED]),
             )
         self.arrays = a
@@ -178,6 +269,9 @@ class MapStorage(ReplayStorage):
         left = self._budget - held - self._slot_bytes * int(book[EDGE_MARK])
         node, link, edge = (sum(self._held(*one).values()) for one in np.eye(3, dtype=int).tolist())
         edge += self._slot_bytes
+        if self._exemplars is not None:
+            node += self._exemplars.longest
+            left -= self._exemplars.growth(nodes) - nodes * self._exemplars.longest
         edges = max(0, min(edges, left // (edge + 2 * link)))
         links = min(links, 2 * edges)
         nodes = max(0, min(nodes, (left - edges * edge - links * link) // node))
@@ -211,21 +305,25 @@ class MapStorage(ReplayStorage):
             return self.get(position[None])[0]
         if not self.contains(position).all():
             raise IndexError("an index names no live edge of the map: draw with VisitSampler")
-        rows = self.arrays.edges[position.reshape(-1)]
+        flat = position.reshape(-1)
+        rows, a = self.arrays.edges[flat], self.arrays
+        ends = self.node_observations(np.concatenate([rows["source"], rows["target"]]))
+        ends = torch.from_numpy(ends).view(2, *position.shape, *self.observation_shape)
+        if self.action_shape:
+            action = torch.from_numpy(a.actions[flat].reshape(-1, *self.action_shape))
+        else:
+            action = torch.from_numpy(rows["action"].astype(np.int64))
+        by_node = len(a.terminal) > 0
         return make_sample(
             position.shape,
-            self._observations(rows["source"], position.shape),
-            torch.from_numpy(rows["action"].astype(np.int64)),
-            self._observations(rows["target"], position.shape),
+            ends[0],
+            action,
+            ends[1],
             np.ascontiguousarray(rows["reward"]),
-            rows["terminated"] != 0,
-            rows["truncated"] != 0,
+            a.terminal[rows["target"]] == 1 if by_node else rows["terminated"] != 0,
+            np.zeros(len(flat), np.bool_) if by_node else rows["truncated"] != 0,
             rows["steps"].astype(np.int64),
         )
-
-    def _observations(self, nodes: np.ndarray, shape: tuple[int, ...]) -> torch.Tensor:
-        rows = self.arrays.prototypes.take(nodes, axis=0)
-        return torch.from_numpy(rows.reshape(*shape, *self.observation_shape))
 
     def contains(self, item: Any) -> Any:
         """Whether positions hold a live edge: bool array in the shape of `item`."""
@@ -237,37 +335,46 @@ class MapStorage(ReplayStorage):
         """Visits of edges, float64 [n]; 0 for a removed one."""
         return self.arrays.edges["count"][index].astype(np.float64)
 
-    def drain_touched(self) -> np.ndarray:
-        """Edges whose count changed (to 0 when removed) since the last call, int64 [n], each once.
+    def drain_touched(self) -> tuple[np.ndarray, np.ndarray]:
+        """Edges whose count changed (to 0 when removed) since the last call, int64 [n], each once,
+        and bool [n], which of them were made since.
 
         One sampler at a time can follow a map by this log.
         """
         a = self.arrays
         touched = a.touched[: a.book[TOUCHED]].astype(np.int64)
+        made = a.edges["dirty"][touched] == MADE
         a.edges["dirty"][touched] = 0
         a.book[TOUCHED] = 0
-        return touched
+        return touched, made
 
     def _empty(self) -> None:
         book = self.arrays.book
+        if self._exemplars is not None:
+            self._exemplars.clear(int(book[NODE_MARK]))
         book[:] = 0
         book[[NODE_FREE, LINK_FREE, EDGE_FREE]] = -1
 
     def _held(self, nodes: int, links: int, edges: int) -> dict[str, int]:
         a = self.arrays
+        state = NODE.itemsize + 1 + (len(a.terminal) > 0) + 8 * (len(a.stamps) > 0)
         return {
-            "prototypes": nodes * a.prototypes.strides[0],
+            "prototypes": nodes * a.prototypes.strides[0] if len(a.prototypes) else 0,
             "embeddings": nodes * self.embedding_dims * 4,
             "contexts": nodes * self.contexts * self.embedding_dims * 4,
-            "node_state": nodes * (NODE.itemsize + 1),
+            "node_state": nodes * state,
             "links": links * 2 * HALF.itemsize,
-            "edges": edges * _EDGE_BYTES,
+            "edges": edges * (_EDGE_BYTES + 4 * a.actions.shape[1]),
         }
 
     def footprint(self) -> dict[str, int]:
         """Component -> bytes held: all records up to the high-water marks, free ones as well."""
         book = self.arrays.book
-        return self._held(int(book[NODE_MARK]), int(book[LINK_MARK]), int(book[EDGE_MARK]))
+        nodes = int(book[NODE_MARK])
+        held = self._held(nodes, int(book[LINK_MARK]), int(book[EDGE_MARK]))
+        if self._exemplars is not None:
+            held["prototypes"] += self._exemplars.nbytes(nodes)
+        return held
 
     @property
     def projected_edges(self) -> int:
@@ -281,61 +388,89 @@ class MapStorage(ReplayStorage):
         env step adds at most one edge and two links). Where most observations merge there are more
         edges a node, at 44 bytes each.
         """
-        return self._held(self.capacity, 2 * self.capacity, self.projected_edges)
+        held = self._held(self.capacity, 2 * self.capacity, self.projected_edges)
+        if self._exemplars is not None:
+            a_node = self._exemplars.likely_node(int(self.arrays.book[NODE_MARK]))
+            held["prototypes"] += self.capacity * a_node
+        return held
 
     def state_dict(self) -> State:
         """Views of the used parts; records go field by field ("edges.reward")."""
         a = self.arrays
         nodes, halves = int(a.book[NODE_MARK]), 2 * int(a.book[LINK_MARK])
         state: State = {
+            "format": FORMAT,
             "prototypes": a.prototypes[:nodes],
-            "embeddings": a.embeddings[:nodes],
+            "heads": a.heads[:, :nodes],
+            "tails": a.tails[:nodes],
             "contexts": a.contexts[: nodes * self.contexts],
             "alive": a.alive[:nodes],
+            "terminal": a.terminal[:nodes],
+            "stamps": a.stamps[:nodes],
+            "actions": a.actions[: int(a.book[EDGE_MARK])],
             "book": a.book,
         }
         state |= columns("nodes", a.nodes[:nodes])
         state |= columns("halves", a.halves[:halves])
         state |= columns("edges", self._edges)
+        if self._exemplars is not None:
+            state |= self._exemplars.state_dict(nodes)
         return state
 
     def load_state_dict(self, state_dict: State) -> None:
         """Take over a map; all its edges count as touched.
 
         Raises:
-            UserError: the state is of a map of other shapes or with more nodes than the capacity.
+            UserError: the state is of a map of other shapes or with more nodes than the capacity,
+                or of an earlier version.
         """
+        if state_dict.get("format") != FORMAT:
+            raise UserError("the saved map is of another version of rlmem; train it anew")
         book = np.array(state_dict["book"])
         nodes, halves, edges = int(book[NODE_MARK]), 2 * int(book[LINK_MARK]), int(book[EDGE_MARK])
         a = self.arrays
-        for name in ("prototypes", "embeddings", "contexts"):
+        for name in _BY_NODE:
             rows, own = state_dict[name], getattr(a, name)
             if rows.dtype != own.dtype or rows.shape[1:] != own.shape[1:] or len(rows) > len(own):
                 raise UserError(
                     f"the saved map's {name} are {rows.dtype} {rows.shape}, this map's {own.dtype} "
-                    f"{own.shape}: give the capacity, observation, embedding and contexts it had"
+                    f"{own.shape}: give the capacity, observation, embedding, contexts, prototype "
+                    "and terminals it had"
                 )
         if len(state_dict["contexts"]) != nodes * self.contexts:
             raise UserError(f"memory.contexts={self.contexts}: the saved map has another number")
+        if (
+            len(state_dict["heads"]) != len(a.heads)
+            or state_dict["actions"].shape[1:] != (a.actions.shape[1:])
+        ):
+            raise UserError("the saved map has keys or actions of other dimensions")
+        if ("exemplars.sizes" in state_dict) != (self._exemplars is not None):
+            raise UserError(f"memory.prototype={self.prototype}: the saved map has the other kind")
         self._empty()
         self.reserve(halves // 2, edges)
         a = self.arrays
-        for name in ("prototypes", "embeddings", "contexts", "alive"):
+        for name in _BY_NODE:
             getattr(a, name)[: len(state_dict[name])] = state_dict[name]
+        a.heads[:, :nodes] = state_dict["heads"]
+        a.actions[:edges] = state_dict["actions"]
         for name, size in (("nodes", nodes), ("halves", halves), ("edges", edges)):
             for field, column in columns(name, getattr(a, name)[:size]).items():
                 column[:] = state_dict[field]
+        if self._exemplars is not None:
+            self._exemplars.load_state_dict(state_dict, nodes)
         a.book[:] = book
-        a.edges["dirty"][:edges] = 1
+        a.edges["dirty"][:edges] = PASSED
         a.touched[:edges] = np.arange(edges)
         a.book[TOUCHED] = edges
 
     def check_valid(self) -> None:
         """Assert that lists, counts, ages and free lists agree: O(nodes + links + edges)."""
         check_map(self.arrays)
+        if self._exemplars is not None:
+            self._exemplars.check_valid(self.live_nodes(), int(self.arrays.book[NODE_MARK]))
 
 
 def _grown(array: np.ndarray, size: int, used: int) -> np.ndarray:
-    grown = np.empty(size, array.dtype)
+    grown = np.empty((size, *array.shape[1:]), array.dtype)
     grown[:used] = array[:used]
     return grown

@@ -5,8 +5,9 @@ positions 2k and 2k + 1 (h ^ 1 is h's twin), one in the list of each of its node
 stands in its source's out-list and in its target's in-list, so that removing a node costs
 O(degree). A freed record waits in a free list that runs through its first list pointer.
 
-In the signatures `m` is a `MapArrays`, `streams` a `StreamArrays`, `rule` a `Rule`. The loops stand
-in one file because numba's cache sees a change only in the file of the function Python calls.
+In the signatures `m` is a `MapArrays`, `streams` a `StreamArrays`, `rule` a `Rule`, `search` a
+`SearchArrays`. The loops stand in one file because numba's cache sees a change only in the file of
+the function Python calls.
 """
 
 import numpy as np
@@ -14,20 +15,34 @@ from numba import njit, types
 from numba.extending import overload
 
 from rlmem.memories.storages.map_records import (
+    CHANGED,
+    CLOCK,
     EDGE_FREE,
     EDGE_MARK,
     EDGES,
+    GONE,
     LINK_FREE,
     LINK_MARK,
     LINKS,
+    LIVE,
+    LIVE_CHANGED,
+    MADE,
     NODE_FREE,
     NODE_MARK,
     NODES,
+    PASSED,
+    REMOVED,
+    RESCANS,
+    TILE,
     TOUCHED,
+    UNSEEN,
 )
 
 # Reassociation lets the compiler sum in vector lanes; infinities keep their meaning.
 _SUMS = {"reassoc", "contract", "nsz"}
+_GUESSES = 4  # links and edges of the node before that are tried first
+_ROUNDING = 1.0 + 1e-5
+_SLACK = 1.02
 
 
 @njit(cache=True)
@@ -92,27 +107,33 @@ def remove_link(m, half):
 @njit(cache=True)
 def _touch(m, edge):
     if not m.edges[edge].dirty:
-        m.edges[edge].dirty = 1
+        m.edges[edge].dirty = PASSED
         m.touched[m.book[TOUCHED]] = edge
         m.book[TOUCHED] += 1
 
 
 @njit(cache=True)
-def visit_edge(m, source, target, entry, terminated, truncated, phi):
+def visit_edge(m, source, target, entry, action, terminated, truncated, rule):
     """Count one passage of a temporal edge, made if it is not there; returns its position, -1
     where there is no room for one more."""
     edge = m.nodes[source].out
     while edge >= 0:
         e = m.edges[edge]
-        if (
-            e.target == target
-            and e.action == entry.action
-            and e.steps == entry.steps
-            and e.terminated == terminated
-            and e.truncated == truncated
+        if e.target == target and (
+            rule.node_terminals
+            or (
+                e.action == entry.action
+                and e.steps == entry.steps
+                and e.terminated == terminated
+                and e.truncated == truncated
+            )
         ):
             e.count += 1
-            e.reward = phi * entry.partial + (1.0 - phi) * e.reward
+            e.reward = rule.phi * entry.partial + (1.0 - rule.phi) * e.reward
+            e.action = entry.action
+            for k in range(action.shape[0]):
+                old = m.actions[edge, k]
+                m.actions[edge, k] = rule.phi * action[k] + (1.0 - rule.phi) * old
             _touch(m, edge)
             return edge
         edge = e.out_next
@@ -137,7 +158,9 @@ def visit_edge(m, source, target, entry, terminated, truncated, phi):
         m.edges[e.in_next].in_prev = edge
     m.nodes[source].out = edge
     m.nodes[target].into = edge
+    m.actions[edge] = action
     _touch(m, edge)
+    m.edges[edge].dirty = MADE
     return edge
 
 
@@ -173,14 +196,17 @@ def remove_node(m, node):
         remove_edge(m, m.nodes[node].out)
     while m.nodes[node].into >= 0:
         remove_edge(m, m.nodes[node].into)
-    m.alive[node] = 0
+    m.alive[node] = GONE
+    if m.book[REMOVED] < m.removed.shape[0]:
+        m.removed[m.book[REMOVED]] = node
+        m.book[REMOVED] += 1
     m.nodes[node].link = m.book[NODE_FREE]
     m.book[NODE_FREE] = node
     m.book[NODES] -= 1
 
 
 @njit(cache=True)
-def _insert(m, x, z, contexts, row):
+def _insert(m, search, x, z, contexts, row):
     node = m.book[NODE_FREE]
     if node >= 0:
         m.book[NODE_FREE] = m.nodes[node].link
@@ -188,61 +214,219 @@ def _insert(m, x, z, contexts, row):
         node = m.book[NODE_MARK]
         m.book[NODE_MARK] += 1
     m.book[NODES] += 1
-    m.alive[node] = 1
+    m.alive[node] = LIVE
     n = m.nodes[node]
     n.habituation, n.firings, n.merges = 1.0, 0, 0
     n.link, n.out, n.into = -1, -1, -1
-    m.prototypes[node] = x[row]
-    m.embeddings[node] = z[row]
+    width = m.heads.shape[0]
+    for k in range(width):
+        m.heads[k, node] = z[row, k]
+    for k in range(m.tails.shape[1]):
+        m.tails[node, k] = z[row, width + k]
+    if m.prototypes.shape[0] > 0:
+        m.prototypes[node] = x[row]
+    if m.terminal.shape[0] > 0:
+        m.terminal[node] = UNSEEN
     depth = contexts.shape[0]
     m.contexts[node * depth : (node + 1) * depth] = contexts
+    search.born[row] = node
+    _mark_changed(m, search, node)
     return node
 
 
+@njit(cache=True)
+def _mark_changed(m, search, node):
+    """Note a node that moved or came since its block's bounds were measured."""
+    if m.alive[node] == LIVE and search.state[CHANGED] >= 0:
+        m.alive[node] = LIVE_CHANGED
+        if search.state[CHANGED] < search.changed.shape[0]:
+            search.changed[search.state[CHANGED]] = node
+        search.state[CHANGED] += 1
+
+
 @njit(cache=True, fastmath=_SUMS)
-def _squared_gap(a, i, b, j):
+def _squared_gap(a, i, b, j, first):
     # Giving up halfway costs more than it saves: only this plain form runs in vector lanes.
     total = np.float32(0.0)
     for k in range(a.shape[1]):
-        gap = a[i, k] - b[j, k]
+        gap = a[i, k] - b[j, first + k]
         total += gap * gap
     return total
 
 
 @njit(cache=True)
-def nearest(m, z, row, contexts, alphas):
+def _measure(m, z, row, contexts, alphas, node, limit):
+    """The distance of a sample to a node; infinite once it is known to be above the limit."""
+    total = np.float32(0.0)
+    width = m.heads.shape[0]
+    for k in range(width):
+        gap = m.heads[k, node] - z[row, k]
+        total += gap * gap
+    if m.tails.shape[1] > 0:
+        if alphas[0] * np.sqrt(total) > limit:
+            return np.inf
+        total += _squared_gap(m.tails, node, z, row, width)
+    d = alphas[0] * np.sqrt(np.float64(total))
+    depth = contexts.shape[0]
+    for k in range(depth):
+        if d > limit:
+            return np.inf
+        gap = np.float64(_squared_gap(m.contexts, node * depth + k, contexts, k, 0))
+        d += alphas[k + 1] * np.sqrt(gap)
+    return d
+
+
+@njit(cache=True)
+def _consider(found, d, node):
+    """Take a node into the two nearest so far; of equals, the first in the map."""
+    if node == found[0].node or node == found[1].node:
+        return
+    if d < found[0].distance or (d == found[0].distance and node < found[0].node):
+        found[1] = found[0]
+        found[0].distance, found[0].node = d, node
+    elif d < found[1].distance or (d == found[1].distance and node < found[1].node):
+        found[1].distance, found[1].node = d, node
+
+
+@njit(cache=True)
+def _guess(m, z, row, contexts, alphas, last, found):
+    """The two nearest among the node before, its links and where it led: often the nearest of
+    all, and always a bound that spares nearly every other node its full measure."""
+    for k in range(2):
+        found[k].distance, found[k].node = np.inf, -1
+    if last < 0 or m.alive[last] == GONE:
+        return
+    _consider(found, _measure(m, z, row, contexts, alphas, last, np.inf), last)
+    half, edge = m.nodes[last].link, m.nodes[last].out
+    for _ in range(_GUESSES):
+        if half >= 0:
+            node = m.halves[half].node
+            _consider(found, _measure(m, z, row, contexts, alphas, node, found[1].distance), node)
+            half = m.halves[half].next
+        if edge >= 0:
+            node = m.edges[edge].target
+            _consider(found, _measure(m, z, row, contexts, alphas, node, found[1].distance), node)
+            edge = m.edges[edge].out_next
+
+
+@njit(cache=True, fastmath=_SUMS | {"nnan"})
+def _head_gaps(heads, first, size, z, row, gaps):
+    """Squared gaps over the first coordinates between a sample and a tile; the least of them."""
+    gaps[:size] = 0.0
+    for k in range(heads.shape[0]):
+        q = z[row, k]
+        nodes = heads[k, first : first + size]
+        for j in range(size):
+            gap = nodes[j] - q
+            gaps[j] += gap * gap
+    least = np.float32(np.inf)
+    for j in range(size):
+        least = min(least, gaps[j])
+    return least
+
+
+@njit(cache=True)
+def _open_block(m, streams, events, z, start, stop, alphas, search):
+    """List, for each sample of a block, the nodes that may be its two nearest.
+
+    The squared gap over the first coordinates is at most the whole distance: nobody is missed whose
+    gap is within the distance of the second nearest so far, which is measured as the nodes go by.
+    A tile of nodes is read once for the whole block. A list that is full is marked by a count past
+    its end.
+    """
+    depth, room = alphas.shape[0] - 1, search.candidates.shape[1]
+    for row in range(start, stop):
+        env = events[row].env
+        contexts = streams.contexts[env * depth : (env + 1) * depth]
+        found = search.found[row - start]
+        _guess(m, z, row, contexts, alphas, streams.last[env], found)
+        search.bounds[row - start] = _bound(found, alphas)
+    search.counts[:] = 0
+    for first in range(0, m.book[NODE_MARK], TILE):
+        size = min(TILE, m.book[NODE_MARK] - first)
+        for row in range(start, stop):
+            slot = row - start
+            least = _head_gaps(m.heads, first, size, z, row, search.gaps)
+            if least > search.bounds[slot]:
+                continue
+            env = events[row].env
+            contexts = streams.contexts[env * depth : (env + 1) * depth]
+            found = search.found[slot]
+            for j in range(size):
+                node = first + j
+                if search.gaps[j] > search.bounds[slot] or m.alive[node] == GONE:
+                    continue
+                if search.counts[slot] < room:
+                    search.candidates[slot, search.counts[slot]] = node
+                search.counts[slot] += 1
+                limit = found[1].distance
+                d = _measure(m, z, row, contexts, alphas, node, limit)
+                if d < limit:
+                    _consider(found, d, node)
+                    search.bounds[slot] = _bound(found, alphas)
+    search.state[CHANGED] = 0
+
+
+@njit(cache=True)
+def _bound(found, alphas):
+    """The squared distance of keys within which a second nearest can lie, with room for float32
+    sums in another order and for nodes that move a little before the sample's turn."""
+    distance = found[1].distance / alphas[0]
+    return np.float32(min(distance * distance * _SLACK, np.finfo(np.float32).max))
+
+
+@njit(cache=True)
+def _close_block(m, search):
+    for i in range(min(search.state[CHANGED], search.changed.shape[0])):
+        if m.alive[search.changed[i]] == LIVE_CHANGED:
+            m.alive[search.changed[i]] = LIVE
+    if search.state[CHANGED] > search.changed.shape[0]:
+        for node in range(m.book[NODE_MARK]):
+            if m.alive[node] == LIVE_CHANGED:
+                m.alive[node] = LIVE
+    search.state[CHANGED] = -1
+
+
+@njit(cache=True)
+def nearest(m, z, row, contexts, alphas, slot, search):
     """Best and second-best node of a sample and the best one's distance; of equals, the first.
 
-    alphas[0] times the distance of the embeddings is a lower bound of the whole distance, so only
-    nodes under the second best so far have their contexts measured.
+    alphas[0] times the distance of the embeddings is a lower bound of the whole distance, and a
+    part of its coordinates bounds that: only nodes under the second best so far are measured in
+    full. The candidates listed when the block began stand for all nodes that have not changed
+    since, as long as the second best lies within the bound that they were listed by; else, as for
+    a list that overflowed, all nodes are looked through again.
     """
-    best, second = -1, -1
-    d_best, d_second, limit = (
-        np.inf,
-        np.inf,
-        np.inf,
-    )  # squared while there are no contexts: no root a node
-    depth = contexts.shape[0]
-    for i in range(m.book[NODE_MARK]):
-        if not m.alive[i]:
-            continue
-        d = np.float64(_squared_gap(m.embeddings, i, z, row))
-        if d >= limit:
-            continue
-        if depth > 0:
-            d = alphas[0] * np.sqrt(d)
-            for k in range(depth):
-                c = _squared_gap(m.contexts, i * depth + k, contexts, k)
-                d += alphas[k + 1] * np.sqrt(c)
-                if d >= d_second:
-                    break
-        if d < d_best:
-            second, d_second = best, d_best
-            best, d_best = i, d
-        elif d < d_second:
-            second, d_second = i, d
-        limit = d_second if depth == 0 else (d_second / alphas[0]) ** 2
-    return best, second, np.sqrt(d_best) if depth == 0 else d_best
+    found = search.found[slot]
+    for k in range(2):
+        found[k].distance, found[k].node = np.inf, -1
+    bound = np.float64(search.bounds[slot])
+    count = search.counts[slot]
+    changed = search.state[CHANGED]
+    whole = count <= search.candidates.shape[1] and changed <= search.changed.shape[0]
+    if whole:
+        for i in range(count):
+            node = search.candidates[slot, i]
+            if m.alive[node] != GONE:
+                _consider(
+                    found, _measure(m, z, row, contexts, alphas, node, found[1].distance), node
+                )
+        for i in range(changed):
+            node = search.changed[i]
+            if m.alive[node] != GONE:
+                _consider(
+                    found, _measure(m, z, row, contexts, alphas, node, found[1].distance), node
+                )
+        least = found[1].distance / alphas[0]
+        whole = least * least * _ROUNDING <= bound
+    if not whole:
+        search.state[RESCANS] += 1
+        for node in range(m.book[NODE_MARK]):
+            if m.alive[node] != GONE:
+                _consider(
+                    found, _measure(m, z, row, contexts, alphas, node, found[1].distance), node
+                )
+    return found[0].node, found[1].node, found[0].distance
 
 
 @njit(cache=True)
@@ -286,15 +470,22 @@ def _choose_move(w, node, x, row, eta, seed, move):
 
 
 @njit(cache=True)
-def _adapt(m, node, x, z, contexts, row, eps, tau, rule, moves):
+def _adapt(m, search, node, x, z, contexts, row, eps, tau, rule, moves):
     """Move a node towards the sample by eps * h, then let it habituate."""
     h = m.nodes[node].habituation
-    eta = np.float32(eps * h)
-    _move_prototype(m.prototypes, node, x, row, eta, rule.seed, moves[0])
-    moves[0] += 1
-    _move_floats(m.embeddings, node, z, row, eta)
-    for k in range(contexts.shape[0]):
-        _move_floats(m.contexts, node * contexts.shape[0] + k, contexts, k, eta)
+    if rule.moving:
+        eta = np.float32(eps * h)
+        if m.prototypes.shape[0] > 0:
+            _move_prototype(m.prototypes, node, x, row, eta, rule.seed, moves[0])
+            moves[0] += 1
+        width = m.heads.shape[0]
+        for k in range(width):
+            m.heads[k, node] += eta * (z[row, k] - m.heads[k, node])
+        for k in range(m.tails.shape[1]):
+            m.tails[node, k] += eta * (z[row, width + k] - m.tails[node, k])
+        for k in range(contexts.shape[0]):
+            _move_floats(m.contexts, node * contexts.shape[0] + k, contexts, k, eta)
+        _mark_changed(m, search, node)
     m.nodes[node].habituation = h + tau * rule.kappa * (1.0 - h) - tau
 
 
@@ -328,61 +519,91 @@ def _age_links(m, streams, b, max_age):
 
 
 @njit(cache=True)
-def _present(m, streams, rule, x, z, contexts, row):
+def _evict(m, streams, b, s):
+    """Make room: the node that has gone longest without firing goes, but neither b nor s."""
+    oldest = -1
+    for node in range(m.book[NODE_MARK]):
+        if m.alive[node] == GONE or node in (b, s):
+            continue
+        if oldest < 0 or m.stamps[node] < m.stamps[oldest]:
+            oldest = node
+    remove_node(m, oldest)
+    _forget(streams, oldest)
+
+
+@njit(cache=True)
+def _room(m, streams, rule, b, s):
+    """Whether a node can be inserted, after an eviction where the map evicts."""
+    links = 2 if rule.links else 0
+    if rule.evict and m.book[NODES] >= m.limits[0] and m.book[NODES] > 2:
+        _evict(m, streams, b, s)
+    return m.book[NODES] < m.limits[0] and m.book[LINKS] + links <= m.limits[1]
+
+
+@njit(cache=True)
+def _present(m, streams, rule, search, x, z, contexts, row, slot):
     """Insert a sample or merge it; returns its node."""
     if m.book[NODES] < 2:
-        return _insert(m, x, z, contexts, row)
-    b, s, distance = nearest(m, z, row, contexts, rule.alphas)
+        return _insert(m, search, x, z, contexts, row)
+    b, s, distance = nearest(m, z, row, contexts, rule.alphas, slot, search)
     node = b
     m.nodes[b].firings += 1
-    half = find_link(m, b, s)
+    half = find_link(m, b, s) if rule.links else -1
     if (
-        np.exp(-distance) < rule.activation_threshold
+        np.exp(-distance / rule.scale) < rule.activation_threshold
         and m.nodes[b].habituation <= rule.habituation_threshold
-        and m.book[NODES] < m.limits[0]
-        and m.book[LINKS] + 2 <= m.limits[1]
+        and _room(m, streams, rule, b, s)
     ):
-        node = _insert(m, x, z, contexts, row)
+        node = _insert(m, search, x, z, contexts, row)
         if half >= 0:
             remove_link(m, half)
-        add_link(m, b, node)
-        add_link(m, s, node)
+        if rule.links:
+            add_link(m, b, node)
+            add_link(m, s, node)
     else:
-        if half < 0:
-            if m.book[LINKS] < m.limits[1]:
-                add_link(m, b, s)
-        else:
+        m.nodes[b].merges += 1
+        if half >= 0:
             m.halves[half].age = 0
             m.halves[half ^ 1].age = 0
-        m.nodes[b].merges += 1
-        _adapt(m, b, x, z, contexts, row, rule.eps_b, rule.tau_b, rule, streams.moves)
+        elif rule.links and m.book[LINKS] < m.limits[1]:
+            add_link(m, b, s)
+        _adapt(m, search, b, x, z, contexts, row, rule.eps_b, rule.tau_b, rule, streams.moves)
         half = m.nodes[b].link
         while half >= 0:
-            neighbour = m.halves[half].node
-            _adapt(m, neighbour, x, z, contexts, row, rule.eps_n, rule.tau_n, rule, streams.moves)
+            _adapt(
+                m, search, m.halves[half].node, x, z, contexts, row,
+                rule.eps_n, rule.tau_n, rule, streams.moves,
+            )  # fmt: skip
             half = m.halves[half].next
-    _age_links(m, streams, b, rule.max_age)
+    if rule.links:
+        _age_links(m, streams, b, rule.max_age)
     return node
 
 
 @njit(cache=True)
 def _follow(m, contexts, node, beta):
     """Global contexts after a step: C_k = beta c_k + (1 - beta) c_{k-1}, with c_0 = w."""
-    depth = contexts.shape[0]
+    depth, width = contexts.shape[0], m.heads.shape[0]
     for k in range(depth):
         for j in range(contexts.shape[1]):
-            below = m.embeddings[node, j] if k == 0 else m.contexts[node * depth + k - 1, j]
+            if k > 0:
+                below = m.contexts[node * depth + k - 1, j]
+            elif j < width:
+                below = m.heads[j, node]
+            else:
+                below = m.tails[node, j - width]
             contexts[k, j] = beta * m.contexts[node * depth + k, j] + (1.0 - beta) * below
 
 
 @njit(cache=True)
-def _advance(m, streams, rule, event, node, index):
+def _advance(m, streams, rule, event, action, node, index):
     """Enter a reward into the pending edges of an env and finish those that are due at `node`."""
     env = event.env
     pending = streams.pending[env]
     last = streams.waiting[env]
     pending[last].node, pending[last].action = streams.last[env], event.action
-    pending[last].partial, pending[last].steps, pending[last].row = 0.0, 0, event.row
+    pending[last].partial, pending[last].steps, pending[last].row = 0.0, 0, event.slot
+    streams.actions[env, last] = action
     for k in range(last + 1):
         pending[k].partial += rule.gamma ** pending[k].steps * event.reward
         pending[k].steps += 1
@@ -391,36 +612,54 @@ def _advance(m, streams, rule, event, node, index):
     for k in range(due):
         if pending[k].node >= 0:
             edge = visit_edge(
-                m, pending[k].node, node, pending[k], event.terminated, event.truncated, rule.phi
-            )
+                m, pending[k].node, node, pending[k], streams.actions[env, k],
+                event.terminated, event.truncated, rule,
+            )  # fmt: skip
             if pending[k].row >= 0:
                 index[pending[k].row] = edge
     for k in range(due, last + 1):
         pending[k - due] = pending[k]
+        streams.actions[env, k - due] = streams.actions[env, k]
     streams.waiting[env] = last + 1 - due
 
 
 @njit(cache=True)
-def walk(m, streams, rule, events, x, z, index):
+def walk(m, streams, rule, search, events, actions, x, z, index):
     """Present observations to the map in order and join them by temporal edges.
 
     Args:
-        m, streams, rule: the map, the writer's state and constants, changed in place.
+        m, streams, rule, search: the map, the writer's state, constants and work space, changed
+            in place; `search.born` tells which node each observation made, -1 if none.
         events: EVENT [M], one an observation.
+        actions: float32 [M, A], of the edge that leads here; A is 0 for discrete ones.
         x: observations [M, P] in the prototypes' dtype.
         z: their embeddings, float32 [M, d].
-        index: int64, position `events.row` is set to the edge that the row made.
+        index: int64, position `events.slot` is set to the edge that the row made.
     """
     depth = rule.alphas.shape[0] - 1
+    search.born[: events.shape[0]] = -1
+    # The contexts of a sample are known when the one before has its node: blocks of one then.
+    size = search.bounds.shape[0] if depth == 0 else 1
     for i in range(events.shape[0]):
+        if i % size == 0:
+            _close_block(m, search)
+            stop = min(i + size, events.shape[0])
+            _open_block(m, streams, events, z, i, stop, rule.alphas, search)
         event = events[i]
         env = event.env
         contexts = streams.contexts[env * depth : (env + 1) * depth]
-        node = _present(m, streams, rule, x, z, contexts, i)
+        node = _present(m, streams, rule, search, x, z, contexts, i, i % size)
         _follow(m, contexts, node, rule.context_beta)
-        if not event.start:
-            _advance(m, streams, rule, event, node, index)
+        if rule.evict:
+            m.book[CLOCK] += 1
+            m.stamps[node] = m.book[CLOCK]
+        if rule.node_terminals and m.terminal[node] != 0:
+            m.terminal[node] = event.terminated
+        if event.edge:
+            _advance(m, streams, rule, event, actions[i], node, index)
         streams.last[env] = node
         if event.terminated or event.truncated:
             streams.last[env] = -1
-            contexts[:] = 0.0
+            if rule.reset_contexts:
+                contexts[:] = 0.0
+    _close_block(m, search)

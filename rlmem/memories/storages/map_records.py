@@ -19,25 +19,71 @@ EDGE = np.dtype(
         *(("out_next", _I4), ("out_prev", _I4), ("in_next", _I4), ("in_prev", _I4)),
     ]
 )
-# Places in `book`: live records, records ever used (high-water mark), head of the free list.
+# Places in `book`: live records, records ever used (high-water mark), head of the free list; the
+# logs' lengths; presentations so far.
 NODES, NODE_MARK, NODE_FREE = 0, 1, 2
 LINKS, LINK_MARK, LINK_FREE = 3, 4, 5
-EDGES, EDGE_MARK, EDGE_FREE, TOUCHED = 6, 7, 8, 9
+EDGES, EDGE_MARK, EDGE_FREE, TOUCHED, CLOCK, REMOVED = 6, 7, 8, 9, 10, 11
+GONE, LIVE, LIVE_CHANGED = 0, 1, 2  # `alive` of a node; the last only while a block is walked
+PASSED, MADE = 1, 2  # `dirty` of an edge since the last drain
+UNSEEN = -1  # `terminal` of a node that no observation has come to yet
+HEAD = 32  # coordinates that the search reads of every node
+CHUNK = 32  # observations embedded at once: 32 Atari stacks are 3.6 MB of float32
+TILE = 64  # nodes whose first coordinates stay in the nearest cache while a block is measured
+_BLOCK, _CANDIDATES, _CHANGED = 8, 1024, 1024
+CHANGED, RESCANS = 0, 1  # places in `search.state`
+FOUND = np.dtype([("distance", np.float64), ("node", np.int64)])
 
 
 class MapArrays(NamedTuple):
-    """The arrays of a map, rows flattened, as the kernels take them."""
+    """The arrays of a map, rows flattened, as the kernels take them.
 
-    prototypes: np.ndarray  # uint8 or float32 [capacity, P]
-    embeddings: np.ndarray  # float32 [capacity, d]
+    The key of a node, its place in the space of distances, is the column of `heads` and then the
+    row of `tails`: a search reads the first coordinates of all nodes and few of the others.
+    """
+
+    prototypes: np.ndarray  # uint8 or float32 [capacity, P]; [0, P] where none are held as such
+    heads: np.ndarray  # float32 [min(d, HEAD), capacity]
+    tails: np.ndarray  # float32 [capacity, the other coordinates]
     contexts: np.ndarray  # float32 [capacity * K, d]
-    alive: np.ndarray  # uint8 [capacity], apart from `nodes` because the search reads it alone
+    alive: np.ndarray  # uint8 [capacity]
     nodes: np.ndarray  # NODE [capacity]
+    terminal: np.ndarray  # int8 [capacity], whether each visit was terminal; [0] if not kept
+    stamps: np.ndarray  # int64 [capacity], when a node was last visited; [0] if not kept
     halves: np.ndarray  # HALF [2 * links]
     edges: np.ndarray  # EDGE [edges]
+    actions: np.ndarray  # float32 [edges, A], continuous actions; A is 0 for discrete ones
     touched: np.ndarray  # int32 [edges], edges whose count changed since the last drain
-    book: np.ndarray  # int64 [10]
+    removed: np.ndarray  # int32 [nodes], removed since the exemplars were seen to; [0] if none
+    book: np.ndarray  # int64 [12]
     limits: np.ndarray  # int64 [3], most live nodes, links and edges for now
+
+
+class SearchArrays(NamedTuple):
+    """Work space of the block search; nothing in it outlives a call of `walk` but `state`."""
+
+    born: np.ndarray  # int64 [chunk], node that an observation made, -1: none
+    found: np.ndarray  # FOUND [block, 2], best and second best
+    candidates: np.ndarray  # int32 [block, ...], nodes that may be one of the two
+    counts: np.ndarray  # int64 [block], how many
+    bounds: np.ndarray  # float32 [block], squared distance up to which they are listed
+    changed: np.ndarray  # int32 [...], nodes that moved or came since the block began
+    gaps: np.ndarray  # float32 [tile]
+    state: np.ndarray  # int64 [2]
+
+
+def empty_search() -> SearchArrays:
+    """Work space for chunks of CHUNK observations."""
+    return SearchArrays(
+        born=np.empty(CHUNK, np.int64),
+        found=np.empty((_BLOCK, 2), FOUND),
+        candidates=np.empty((_BLOCK, _CANDIDATES), np.int32),
+        counts=np.empty(_BLOCK, np.int64),
+        bounds=np.empty(_BLOCK, np.float32),
+        changed=np.empty(_CHANGED, np.int32),
+        gaps=np.empty(TILE, np.float32),
+        state=np.array([-1, 0]),
+    )
 
 
 def columns(name: str, records: np.ndarray) -> dict[str, np.ndarray]:
@@ -58,12 +104,14 @@ def check_map(m: MapArrays) -> None:
     assert (edges["count"] >= 0).all(), "an edge has a negative count"
 
     assert m.book[NODES] <= len(m.alive), "more nodes than the capacity"
-    assert np.isfinite(m.embeddings[: len(nodes)][alive]).all(), "an embedding is not finite"
+    assert (m.alive <= LIVE).all(), "a block was not closed"
+    assert np.isfinite(m.heads[:, : len(nodes)][:, alive]).all(), "a key is not finite"
+    assert np.isfinite(m.tails[: len(nodes)][alive]).all(), "a key is not finite"
     habituation = nodes["habituation"][alive]
     assert ((habituation > 0) & (habituation <= 1)).all(), "a habituation is outside (0, 1]"
     assert (nodes["merges"][alive] <= nodes["firings"][alive]).all(), "more merges than firings"
     _check_links(nodes, halves, alive)
-    _check_edges(nodes, edges, alive)
+    _check_edges(nodes, edges, alive, by_target=len(m.terminal) > 0)
 
     touched = m.touched[: m.book[TOUCHED]]
     assert len(np.unique(touched)) == len(touched), "the log names an edge twice"
@@ -124,12 +172,13 @@ def _check_links(nodes: np.ndarray, halves: np.ndarray, alive: np.ndarray) -> No
     _check_list(nodes, alive, "link", halves["next"], halves["prev"], twins["node"], live)
 
 
-def _check_edges(nodes: np.ndarray, edges: np.ndarray, alive: np.ndarray) -> None:
+def _check_edges(nodes: np.ndarray, edges: np.ndarray, alive: np.ndarray, by_target: bool) -> None:
     live = edges["count"] > 0
     for end in ("source", "target"):
         assert alive[edges[end][live]].all(), f"an edge's {end} is a removed node"
     assert (edges["steps"][live] >= 1).all(), "an edge spans no step"
-    key = ["source", "action", "target", "terminated", "truncated", "steps"]
+    key = ["source", "target"]
+    key += [] if by_target else ["action", "terminated", "truncated", "steps"]
     keys = np.stack([edges[name][live].astype(np.int64) for name in key])
     assert np.unique(keys, axis=1).shape == keys.shape, "two edges have one key"
     _check_list(nodes, alive, "out", edges["out_next"], edges["out_prev"], edges["source"], live)

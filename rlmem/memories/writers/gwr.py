@@ -10,18 +10,24 @@ eps_n h_n, and they habituate by h += tau kappa (1 - h) - tau. Links at b age by
 max_age go, and nodes left without any. A temporal edge joins the node of each observation to the
 next one's, never across an episode's end.
 
-An observation is embedded once (28,224 float32 multiply-adds a dimension for an Atari stack) and
-compared with every node. What differs from the paper:
+An observation is embedded once and compared with the nodes that a bound does not rule out
+(docs/gwr.md). What differs from the paper:
 - Links really age and nodes are pruned (in the released code ages never pass 0).
 - Terminations are kept per edge, and no edge joins two episodes.
 - The distance may be scaled and measured in a projected space; without that the thresholds mean
   nothing on pixels.
 - The contexts go on from the node that the observation became: b, or the inserted one.
 - A uint8 prototype is rounded at random so that its expectation is the exact moving average.
-- A full map inserts no more: each observation is merged into its best-matching unit. With a budget
-  in bytes, links and edges that are new get no room either once it is used up.
+- A full map inserts no more: each observation is merged into its best-matching unit, or, where it
+  evicts, the node that has gone longest without a visit goes first. With a budget in bytes, links
+  and edges that are new get no room either once it is used up.
+`links=False`, `joined=True` and the map's `node_terminals` give what the released code does: its
+links have no effect, as their age of 0 reads as "no link"; an episode's last observation is not
+shown, a time limit joins its last but one to the next episode's first, contexts go on over resets,
+and a node is terminal while each of its visits was.
 """
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -36,17 +42,18 @@ from rlmem.memories.serialize import State, load_state, save_state
 from rlmem.memories.storages.base import Block, as_block
 from rlmem.memories.storages.map import MapStorage
 from rlmem.memories.storages.map_kernels import walk
-from rlmem.memories.storages.map_records import columns
+from rlmem.memories.storages.map_records import CHUNK, columns, empty_search
 from rlmem.memories.writers.gwr_rule import Rule, check_constants
 from rlmem.memories.writers.gwr_streams import (
+    BEFORE,
     EVENT,
     StreamArrays,
     empty_streams,
     plan_events,
+    plan_joined,
     push_frames,
 )
 
-_CHUNK = 32  # observations embedded at once: 32 Atari stacks are 3.6 MB of float32
 _SCALE_PAIRS = 10_000
 
 
@@ -71,6 +78,8 @@ class GWRWriter(Writer):
         n_step: an edge leads this many steps on, with the discounted sum of the rewards; fewer at
             an episode's end. A row gets the index -1 until its edge is made.
         gamma: discount of the n-step sum.
+        links: False: nodes are not linked, so that neighbours do not adapt and nothing is pruned.
+        joined: True: the released code's order of observations, over the ends of episodes.
         seed: of the rounding of prototypes and of the pairs behind the scale.
 
     Raises:
@@ -115,6 +124,8 @@ class GWRWriter(Writer):
         scale_samples: int = 1000,
         n_step: int = 1,
         gamma: float = 0.99,
+        links: bool = True,
+        joined: bool = False,
         seed: int = 0,
     ) -> None:
         super().__init__()
@@ -123,6 +134,7 @@ class GWRWriter(Writer):
         self.stack, self.num_envs = stack, num_envs
         self.metric_scale, self.scale_samples, self.seed = metric_scale, scale_samples, seed
         self.scale: float | None = None
+        self.joined = joined
         self._rule = Rule(
             activation_threshold=float(activation_threshold),
             habituation_threshold=float(habituation_threshold),
@@ -138,7 +150,14 @@ class GWRWriter(Writer):
             gamma=float(gamma),
             seed=int(seed) & 0xFFFFFFFF,
             alphas=np.ones(1),
+            scale=1.0,
+            moving=True,
+            links=bool(links),
+            node_terminals=False,
+            reset_contexts=not joined,
+            evict=False,
         )
+        self._search = empty_search()
 
     def register_storage(self, storage: Storage) -> None:
         """Take the storage to write to; its `contexts` is the number K of contexts.
@@ -155,13 +174,26 @@ class GWRWriter(Writer):
         leading, *rest = storage.observation_shape
         if leading % self.stack:
             raise UserError(f"env.stack={self.stack} does not divide {storage.observation_shape}")
+        by_node = len(storage.arrays.terminal) > 0
+        if (self.joined or by_node) and self._rule.n_step > 1:
+            raise UserError(
+                f"agent.n_step={self._rule.n_step}: with memory.episodes=joined or "
+                "memory.terminals=node edges span one step; use agent.n_step=1"
+            )
         super().register_storage(storage)
         self._frame_shape = (leading // self.stack, *rest)
         alphas = np.exp(-np.arange(storage.contexts + 1.0))
-        self._rule = self._rule._replace(alphas=alphas / alphas.sum())
-        size = storage.arrays.prototypes.shape[1]
+        self._rule = self._rule._replace(
+            alphas=alphas / alphas.sum(),
+            moving=storage.prototype == "moving",
+            node_terminals=by_node,
+            evict=len(storage.arrays.stamps) > 0,
+        )
+        size = math.prod(storage.observation_shape)
         self._stacks = np.zeros((self.num_envs, size), storage.dtype)
         self._fresh = np.ones(self.num_envs, np.bool_)
+        self._before = np.zeros(self.num_envs, BEFORE)
+        self._before_vector = np.zeros((self.num_envs, storage.arrays.actions.shape[1]), "f4")
         self._streams = self._empty_streams()
         if self.metric_scale != "auto":
             self.scale = float(self.metric_scale)
@@ -172,13 +204,18 @@ class GWRWriter(Writer):
     def _empty_streams(self) -> StreamArrays:
         storage = self._storage
         return empty_streams(
-            self.num_envs, storage.contexts, storage.embedding_dims, self._rule.n_step
+            self.num_envs,
+            storage.contexts,
+            storage.embedding_dims,
+            self._rule.n_step,
+            storage.arrays.actions.shape[1],
         )
 
     def _make_warmup(self, size: int) -> None:
         frame = self._stacks.shape[1] // self.stack
         self._warm_events = np.empty(size, EVENT)
         self._warm_frames = np.empty((size, frame), self._storage.dtype)
+        self._warm_vectors = np.empty((size, self._before_vector.shape[1]), np.float32)
         self._warm = 0
 
     def extend(self, data: Any) -> torch.Tensor:
@@ -195,20 +232,35 @@ class GWRWriter(Writer):
             ValueError: a shape, dtype, action or env_id does not fit.
         """
         block = self._read(data)
-        rows = block.env_id, block.action, block.reward, block.terminated, block.truncated
-        events = np.zeros(2 * len(block), EVENT)
-        events = events[: plan_events(*rows, self._fresh, events)]
+        events, vectors = self._plan(block)
         first, following = (
             np.ascontiguousarray(frames).reshape(len(block), -1)
             for frames in (block.observation, block.next_observation)
         )
         index = np.full(len(block), -1, np.int64)
         if self.scale is None:
-            events = self._warm_up(events, first, following)
+            taken = self._warm_up(events, vectors, first, following)
+            events, vectors = events[taken:], vectors[taken:]
         if len(events):
-            self._process(events, first, following, index)
+            self._process(events, vectors, first, following, index)
             index[~self._storage.contains(index)] = -1
         return torch.from_numpy(index)
+
+    def _plan(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
+        """A block's observations, EVENT [M], and the continuous actions before them [M, A]."""
+        events = np.zeros(2 * len(block), EVENT)
+        vectors = np.zeros((2 * len(block), self._before_vector.shape[1]), np.float32)
+        if self._storage.num_actions:
+            action, vector = block.action, vectors[: len(block)]
+        else:
+            action = np.zeros(len(block), np.int64)
+            vector = np.ascontiguousarray(block.action, np.float32).reshape(len(block), -1)
+        rows = block.env_id, action, vector, block.reward, block.terminated, block.truncated
+        if self.joined:
+            n = plan_joined(*rows, self._before, self._before_vector, events, vectors)
+        else:
+            n = plan_events(*rows, self._fresh, events, vectors)
+        return events[:n], vectors[:n]
 
     def add(self, data: Any) -> int:
         """Present one transition, without a batch dimension; returns its edge or -1."""
@@ -218,7 +270,15 @@ class GWRWriter(Writer):
         storage = self._storage
         block = as_block(data, self._frame_shape, storage.dtype, self.num_envs)
         action = block.action
-        if len(block) and not 0 <= action.min() <= action.max() < storage.num_actions:
+        if action.shape[1:] != storage.action_shape:
+            raise ValueError(
+                f"actions of shape {action.shape[1:]}: the map has {storage.action_shape}"
+            )
+        if (
+            storage.num_actions
+            and len(block)
+            and not 0 <= action.min() <= action.max() < storage.num_actions
+        ):
             raise UserError(
                 f"actions {action.min()} .. {action.max()}: the map has num_actions="
                 f"{storage.num_actions}"
@@ -226,48 +286,60 @@ class GWRWriter(Writer):
         return block
 
     def _process(
-        self, events: np.ndarray, first: np.ndarray, following: np.ndarray, index: np.ndarray
+        self,
+        events: np.ndarray,
+        vectors: np.ndarray,
+        first: np.ndarray,
+        following: np.ndarray,
+        index: np.ndarray,
     ) -> None:
-        storage, streams = self._storage, self._streams
-        for start in range(0, len(events), _CHUNK):
-            chunk = events[start : start + _CHUNK]
+        storage, streams, search = self._storage, self._streams, self._search
+        rule = self._rule._replace(scale=self.scale)
+        for start in range(0, len(events), CHUNK):
+            chunk = events[start : start + CHUNK]
             stacks = np.empty((len(chunk), self._stacks.shape[1]), storage.dtype)
             push_frames(chunk, first, following, self._stacks, stacks)
             embedded = self._embed(stacks)
-            embedded /= np.float32(self.scale)
             links, edges = 2 * len(chunk), len(chunk) + int(streams.waiting.sum())
             storage.reserve(links, edges)
             storage.limit_growth(len(chunk), links, edges)
-            walk(storage.arrays, streams, self._rule, chunk, stacks, embedded, index)
+            actions = vectors[start : start + CHUNK]
+            walk(storage.arrays, streams, rule, search, chunk, actions, stacks, embedded, index)
+            storage.keep_exemplars(search.born[: len(chunk)], stacks)
         streams.pending["row"] = -1  # rows of later blocks have other numbers
 
     def _embed(self, stacks: np.ndarray) -> np.ndarray:
         return self.embedding.embed(stacks.reshape(-1, *self._storage.observation_shape))
 
-    def _warm_up(self, events: np.ndarray, first: np.ndarray, following: np.ndarray) -> np.ndarray:
-        """Keep observations until the scale can be measured; returns the events not taken up."""
+    def _warm_up(
+        self, events: np.ndarray, vectors: np.ndarray, first: np.ndarray, following: np.ndarray
+    ) -> int:
+        """Keep observations until the scale can be measured; how many events were taken up."""
         taken = events[: self.scale_samples - self._warm]
-        for event in taken:
+        for event, vector in zip(taken, vectors, strict=False):
             frame = (first if event["start"] else following)[event["row"]]
             self._warm_frames[self._warm] = frame
             self._warm_events[self._warm] = event
+            self._warm_vectors[self._warm] = vector
             self._warm_events["row"][self._warm] = self._warm
+            self._warm_events["slot"][self._warm] = -1
             self._warm += 1
         if self._warm == self.scale_samples:
-            kept, frames = self._warm_events, self._warm_frames
+            kept, frames, actions = self._warm_events, self._warm_frames, self._warm_vectors
             self.scale = self._measure_scale(kept, frames)
             self._make_warmup(0)
-            self._process(kept, frames, frames, np.empty(len(kept), np.int64))
-        return events[len(taken) :]
+            self._process(kept, actions, frames, frames, np.empty(0, np.int64))
+        return len(taken)
 
     def _measure_scale(self, events: np.ndarray, frames: np.ndarray) -> float:
         stacks, embedded = np.zeros_like(self._stacks), []
-        for start in range(0, len(events), _CHUNK):
-            chunk = events[start : start + _CHUNK]
+        for start in range(0, len(events), CHUNK):
+            chunk = events[start : start + CHUNK]
             out = np.empty((len(chunk), stacks.shape[1]), stacks.dtype)
             push_frames(chunk, frames, frames, stacks, out)
             embedded.append(self._embed(out))
         rows, rng = np.concatenate(embedded), np.random.default_rng(self.seed)
+        self.embedding.rotate(rows)
         i = rng.integers(len(rows), size=_SCALE_PAIRS)
         j = (i + rng.integers(1, len(rows), size=_SCALE_PAIRS)) % len(rows)
         distances = np.linalg.norm(rows[i] - rows[j], axis=1)
@@ -283,13 +355,15 @@ class GWRWriter(Writer):
         # A measured scale belongs to the environment, not to the entries: it stays.
         self._stacks[:] = 0
         self._fresh[:] = True
+        self._before[:] = np.zeros(1, BEFORE)
         moves = self._streams.moves
         self._streams = self._empty_streams()._replace(moves=moves)
         self._warm = 0
 
     def footprint(self) -> dict[str, int]:
         """Component -> bytes held; observations kept until the scale is known are in env_state."""
-        kept = self._warm * (self._warm_frames.strides[0] + EVENT.itemsize)
+        one = self._warm_frames.strides[0] + EVENT.itemsize + 4 * self._warm_vectors.shape[1]
+        kept = self._warm * one
         return {"projection": self.embedding.footprint(), "env_state": self._env_bytes() + kept}
 
     def projected_footprint(self) -> dict[str, int]:
@@ -297,7 +371,8 @@ class GWRWriter(Writer):
         return {"projection": self.embedding.footprint(), "env_state": self._env_bytes()}
 
     def _env_bytes(self) -> int:
-        return sum(a.nbytes for a in (self._stacks, self._fresh, *self._streams))
+        own = self._stacks, self._fresh, self._before, self._before_vector
+        return sum(a.nbytes for a in (*own, *self._streams, *self._search))
 
     def state_dict(self) -> State:
         """Scale, episodes under way, observations kept for the scale, and the embedding's seed."""
@@ -305,11 +380,13 @@ class GWRWriter(Writer):
         pending = streams.pop("pending")
         state: State = {"scale": self.scale, "warm": self._warm}
         state |= {"stacks": self._stacks, "fresh": self._fresh}
+        state |= {"before_vector": self._before_vector, **columns("before", self._before)}
         state |= {f"streams.{name}": array for name, array in streams.items()}
         state |= columns("pending", pending)
         state |= {f"embedding.{k}": v for k, v in self.embedding.state_dict().items()}
         state |= columns("warm_events", self._warm_events[: self._warm])
         state["warm_frames"] = self._warm_frames[: self._warm]
+        state["warm_vectors"] = self._warm_vectors[: self._warm]
         return state
 
     def load_state_dict(self, state_dict: State) -> None:
@@ -323,6 +400,7 @@ class GWRWriter(Writer):
         arrays = {f"streams.{name}": array for name, array in streams.items()}
         arrays |= columns("pending", pending)
         arrays |= {"stacks": self._stacks, "fresh": self._fresh}
+        arrays |= {"before_vector": self._before_vector, **columns("before", self._before)}
         for name, array in arrays.items():
             if state_dict[name].shape != array.shape:
                 raise UserError(
@@ -340,6 +418,7 @@ class GWRWriter(Writer):
         self._make_warmup(0 if self.scale is not None else self.scale_samples)
         self._warm = int(state_dict["warm"])
         self._warm_frames[: self._warm] = state_dict["warm_frames"]
+        self._warm_vectors[: self._warm] = state_dict["warm_vectors"]
         for field, column in columns("warm_events", self._warm_events[: self._warm]).items():
             column[:] = state_dict[field]
 
@@ -359,12 +438,11 @@ class GWRWriter(Writer):
         nodes = np.concatenate([streams.last, streams.pending["node"][waiting]])
         live = np.isin(nodes[nodes >= 0], self._storage.live_nodes())
         assert live.all(), "a stream points at a removed node"
-        if self.scale is not None:
+        if self.scale is not None and not self.joined:
             ended = self._fresh
             assert (streams.last[ended] == -1).all(), "an ended episode has a last node"
             assert (streams.waiting[ended] == 0).all(), "an ended episode waits for edges"
-            assert not self._stacks[ended].any(), "an ended episode's stack is not empty"
             contexts = streams.contexts.reshape(self.num_envs, -1)
             assert not contexts[ended].any(), "an ended episode's contexts are not empty"
-        else:
+        elif self.scale is None:
             assert self._warm < self.scale_samples, "the scale is overdue"

@@ -25,6 +25,12 @@ class Rule(NamedTuple):
     gamma: float
     seed: int
     alphas: np.ndarray  # float64 [K + 1], weights of the observation and of the contexts
+    scale: float  # divisor of distances
+    moving: bool  # prototypes are moving averages; else the first observation stays
+    links: bool  # nodes are linked: neighbours adapt, old links and lonely nodes go
+    node_terminals: bool  # terminations are kept with nodes, actions of one edge merged
+    reset_contexts: bool  # at an episode's end
+    evict: bool  # a full map lets go of the node that has gone longest without a visit
 
 
 def check_constants(values: Mapping[str, Any]) -> None:

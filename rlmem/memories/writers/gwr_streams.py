@@ -2,6 +2,10 @@
 
 Each observation of an episode comes once: its first one, then each row's next one (which is the
 next row's observation). Frame stacks are put together here, zero frames before an episode's first.
+
+The released code of GWR-R shows the observation that each row begins with, led to by the row
+before (`plan_joined`): the last observation of an episode is never seen, and its reward leads to
+the next episode's first.
 """
 
 from typing import NamedTuple
@@ -12,8 +16,15 @@ from numba import njit
 _I4, _U1 = np.int32, np.uint8
 EVENT = np.dtype(
     [
-        *(("env", _I4), ("row", _I4), ("action", _I4), ("reward", np.float32)),
-        *(("start", _U1), ("terminated", _U1), ("truncated", _U1), ("unused", _U1)),
+        *(("env", _I4), ("row", _I4), ("slot", _I4), ("action", _I4), ("reward", np.float32)),
+        *(("start", _U1), ("fresh", _U1), ("edge", _U1)),  # its frame; an empty stack; led to
+        *(("terminated", _U1), ("truncated", _U1)),
+    ]
+)
+BEFORE = np.dtype(
+    [
+        *(("action", _I4), ("reward", np.float32), ("known", _U1)),
+        *(("terminated", _U1), ("truncated", _U1)),
     ]
 )
 PENDING = np.dtype(
@@ -27,29 +38,35 @@ class StreamArrays(NamedTuple):
     last: np.ndarray  # int32 [E], the node of the last observation, -1 if none
     contexts: np.ndarray  # float32 [E * K, d], the global contexts
     pending: np.ndarray  # PENDING [E, n_step], edges that wait for their target, oldest first
+    actions: np.ndarray  # float32 [E, n_step, A], their continuous actions
     waiting: np.ndarray  # int32 [E], how many of them
     moves: np.ndarray  # int64 [1], prototypes moved so far: the counter of the rounding's hash
 
 
-def empty_streams(num_envs: int, contexts: int, dims: int, n_step: int) -> StreamArrays:
+def empty_streams(
+    num_envs: int, contexts: int, dims: int, n_step: int, action_dims: int
+) -> StreamArrays:
     """Streams that stand before their first observation."""
     return StreamArrays(
         last=np.full(num_envs, -1, np.int32),
         contexts=np.zeros((num_envs * contexts, dims), np.float32),
         pending=np.zeros((num_envs, n_step), PENDING),
+        actions=np.zeros((num_envs, n_step, action_dims), np.float32),
         waiting=np.zeros(num_envs, np.int32),
         moves=np.zeros(1, np.int64),
     )
 
 
 @njit(cache=True)
-def plan_events(env, action, reward, terminated, truncated, fresh, events):
+def plan_events(env, action, vector, reward, terminated, truncated, fresh, events, vectors):
     """List a block's observations: the first of each episode and each row's next one.
 
     Args:
         env, action, reward, terminated, truncated: the block's columns [N].
+        vector: float32 [N, A], continuous actions.
         fresh: bool [E], whether the env's next row begins an episode; changed in place.
         events: EVENT [2 N].
+        vectors: float32 [2 N, A], the continuous actions that led to them.
 
     Returns:
         How many events are set.
@@ -60,13 +77,40 @@ def plan_events(env, action, reward, terminated, truncated, fresh, events):
             if start and not fresh[env[row]]:
                 continue
             e = events[n]
-            e.env, e.row, e.start = env[row], row, start
-            e.action, e.reward = action[row], reward[row]
+            e.env, e.row, e.slot, e.start, e.fresh = env[row], row, row, start, start
+            e.action, e.reward, e.edge = action[row], reward[row], 1 - start
             e.terminated = 0 if start else terminated[row]
             e.truncated = 0 if start else truncated[row]
+            vectors[n] = vector[row]
             n += 1
         fresh[env[row]] = terminated[row] or truncated[row]
     return n
+
+
+@njit(cache=True)
+def plan_joined(
+    env, action, vector, reward, terminated, truncated, before, before_vector, events, vectors
+):
+    """List the observations that a block's rows begin with, led to by the rows before them.
+
+    Args:
+        before: BEFORE [E], the row before of each env; changed in place.
+        before_vector: float32 [E, A], its continuous action.
+
+    Returns:
+        How many events are set: N.
+    """
+    for row in range(env.shape[0]):
+        e, old = events[row], before[env[row]]
+        e.env, e.row, e.slot, e.start = env[row], row, -1, 1
+        e.action, e.reward, e.edge = old.action, old.reward, old.known
+        e.fresh = 1 if old.terminated or old.truncated or not old.known else 0
+        e.terminated, e.truncated = old.terminated, 0
+        vectors[row] = before_vector[env[row]]
+        old.action, old.reward, old.known = action[row], reward[row], 1
+        old.terminated, old.truncated = terminated[row], truncated[row]
+        before_vector[env[row]] = vector[row]
+    return env.shape[0]
 
 
 @njit(cache=True)
@@ -76,7 +120,7 @@ def push_frames(events, first, following, stacks, out):
     Args:
         events: EVENT [M].
         first, following: frames [N, F] at the start and at the end of each row.
-        stacks: [E, P], newest frame last, changed in place; zero between two episodes.
+        stacks: [E, P], newest frame last, changed in place; zero before an episode's first frame.
         out: [M, P].
     """
     size = first.shape[1]
@@ -84,9 +128,9 @@ def push_frames(events, first, following, stacks, out):
     for i in range(events.shape[0]):
         e = events[i]
         stack = stacks[e.env]
+        if e.fresh:
+            stack[:] = 0
         for j in range(kept):
             stack[j] = stack[j + size]
         stack[kept:] = first[e.row] if e.start else following[e.row]
         out[i] = stack
-        if e.terminated or e.truncated:
-            stack[:] = 0

@@ -1,0 +1,233 @@
+"""DDPG (Lillicrap et al. 2016) for continuous actions; TD3 (Fujimoto et al. 2018) as switches.
+
+TD3 is DDPG with twin critics (the target takes the smaller value), a policy and targets that are
+updated less often, and smoothed target actions: `conf/agent/td3.yaml` sets the three.
+
+What differs from the papers: exploration is uncorrelated Gaussian noise in both, as in TD3's paper
+(no Ornstein-Uhlenbeck process), the importance weights of prioritized replay weigh the policy's
+loss as well as the critics', and n-step returns are off-policy without a correction.
+"""
+
+import copy
+from itertools import chain
+from typing import Any
+
+import lightning
+import numpy as np
+import torch
+from tensordict import TensorDict
+from torch import nn
+
+from rlmem.networks import Actor, Critic
+
+
+class DDPG(lightning.LightningModule):
+    """Deterministic actor-critic agent over a box of actions.
+
+    Args:
+        cfg: the `agent` node of the configuration.
+        features: D of a vector observation.
+        low, high: float32 [A], the box of actions, in the environment's units.
+        generator: on the CPU; target smoothing draws from it, and checkpoints hold its state.
+    """
+
+    def __init__(
+        self,
+        cfg: Any,
+        features: int,
+        low: np.ndarray,
+        high: np.ndarray,
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__()
+        self.automatic_optimization = False
+        self.cfg, self.low, self.high, self.generator = cfg, low, high, generator
+        self.noise_scale = cfg.exploration_noise * (high - low) / 2
+        hidden = list(cfg.network.hidden)
+        self.actor = Actor(features, hidden, torch.from_numpy(low), torch.from_numpy(high))
+        self.critics = nn.ModuleList(
+            Critic(features, len(low), hidden, cfg.network.action_layer)
+            for _ in range(2 if cfg.twin_critics else 1)
+        )
+        self.target_actor = copy.deepcopy(self.actor).requires_grad_(False)
+        self.target_critics = copy.deepcopy(self.critics).requires_grad_(False)
+        discounts = torch.tensor([cfg.gamma**k for k in range(cfg.n_step + 1)])
+        box = torch.from_numpy(np.stack((low, high)))
+        self.discounts: torch.Tensor
+        self.box: torch.Tensor
+        self.register_buffer("discounts", discounts, persistent=False)
+        self.register_buffer("box", box, persistent=False)
+        self.grad_steps = 0
+        # One optimizer, stepped for the critics and then for the actor: it passes over parameters
+        # that have no gradient.
+        groups = [
+            {
+                "params": list(self.critics.parameters()),
+                "lr": cfg.critic_lr,
+                "weight_decay": cfg.critic_weight_decay,
+            },
+            {"params": list(self.actor.parameters()), "lr": cfg.actor_lr},
+        ]
+        self.optimizer = torch.optim.Adam(groups, fused=True)
+        self._actor_parameters = list(self.actor.parameters())
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        """Adam over critics and actor."""
+        return self.optimizer
+
+    def get_extra_state(self) -> torch.Tensor:
+        """State of the generator, so that a resumed run smooths its targets by the same noise."""
+        return self.generator.get_state()
+
+    def set_extra_state(self, state: torch.Tensor) -> None:
+        """Take over the state of a saved generator."""
+        self.generator.set_state(state.cpu())
+
+    def epsilon(self, env_steps: int) -> float:
+        """Probability of a random action after `env_steps`: 1 before learning starts, then 0."""
+        return float(env_steps < self.cfg.learning_starts)
+
+    def act(self, observation: np.ndarray, epsilon: float, rng: np.random.Generator) -> np.ndarray:
+        """The actor's own actions, or, with probability `epsilon`, uniform ones of the box.
+
+        Args:
+            observation: float32 [E, D].
+            epsilon: probability of a random action.
+            rng: generator of the exploration.
+
+        Returns:
+            float32 [E, A], within the box.
+        """
+        return self._act(observation, epsilon, rng, 0.0)
+
+    def explore(
+        self, observation: np.ndarray, epsilon: float, rng: np.random.Generator
+    ) -> np.ndarray:
+        """What training plays: as `act`, with Gaussian noise on the actor's actions."""
+        return self._act(observation, epsilon, rng, self.noise_scale)
+
+    @torch.no_grad()
+    def _act(
+        self,
+        observation: np.ndarray,
+        epsilon: float,
+        rng: np.random.Generator,
+        noise_scale: np.ndarray | float,
+    ) -> np.ndarray:
+        shape = (len(observation), len(self.low))
+        random = rng.random(len(observation)) < epsilon
+        uniform = rng.uniform(self.low, self.high, shape) if random.any() else None
+        if uniform is not None and random.all():
+            return uniform.astype(np.float32)
+        action = self.actor(torch.from_numpy(observation).to(self.device)).float().cpu().numpy()
+        if np.any(noise_scale):
+            action = action + noise_scale * rng.standard_normal(shape)
+        if uniform is not None:
+            action = np.where(random[:, None], uniform, action)
+        return np.clip(action, self.low, self.high).astype(np.float32)
+
+    def training_step(self, batch: TensorDict, batch_idx: int) -> dict[str, Any]:
+        """U gradient steps on a batch [U, B].
+
+        Returns:
+            `td_error` float32 [U, B] (target - Q, before each step; of twin critics the larger
+            one) and `loss` [U], the critics'; both detached.
+        """
+        if batch.shape[0] == 0:
+            return {"td_error": torch.empty(batch.shape), "loss": torch.empty(0)}
+        following: Any = batch["next"]
+        # What needs no gradient is worked out for all U minibatches at once.
+        terminated = following["terminated"].squeeze(-1)
+        discount = self.discounts[batch["steps_to_next"].squeeze(-1)] * ~terminated
+        columns = (
+            batch["observation"],
+            batch["action"],
+            following["observation"],
+            following["reward"].squeeze(-1),
+            discount,
+            batch["weight"].squeeze(-1),
+            self._target_noise(batch["action"]),
+        )
+        td_errors, losses = [], []
+        for number, row in enumerate(zip(*columns, strict=True), start=self.grad_steps + 1):
+            td_error, loss = self._update(*row, update_policy=number % self.cfg.policy_delay == 0)
+            td_errors.append(td_error)
+            losses.append(loss)
+        self.grad_steps += len(losses)
+        return {"td_error": torch.stack(td_errors), "loss": torch.stack(losses)}
+
+    def _target_noise(self, action: torch.Tensor) -> Any:
+        """Noise on the target policy's actions, [U, B, A], or None for each of U minibatches."""
+        cfg = self.cfg
+        if cfg.target_noise == 0:
+            return [None] * len(action)
+        noise = torch.randn(action.shape, generator=self.generator) * cfg.target_noise
+        noise.clamp_(-cfg.target_noise_clip, cfg.target_noise_clip)
+        return noise.to(action.device) * self.actor.half_range
+
+    def _update(
+        self,
+        observation: torch.Tensor,
+        action: torch.Tensor,
+        next_observation: torch.Tensor,
+        reward: torch.Tensor,
+        discount: torch.Tensor,
+        weight: torch.Tensor,
+        noise: torch.Tensor | None,
+        update_policy: bool,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """One gradient step on a minibatch [B]; `discount` is 0 where the episode terminated."""
+        target = self._target(next_observation, reward, discount, noise)
+        td_errors = [target - critic(observation, action) for critic in self.critics]
+        loss = sum((weight * error.square()).mean() for error in td_errors)
+        assert isinstance(loss, torch.Tensor)
+        # The raw optimizer: Lightning's wrapper costs a tenth of a small network's step.
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        autocast = torch.is_autocast_enabled(observation.device.type)
+        if autocast:
+            # The Trainer's autocast region spans all U updates and caches the weights' bf16 copies.
+            torch.clear_autocast_cache()
+        if update_policy:
+            self.optimizer.zero_grad()
+            value = self.critics[0](observation, self.actor(observation))
+            # Only the actor's gradients: the critics' would be worked out and thrown away.
+            (weight * value).mean().neg().backward(inputs=self._actor_parameters)
+            self.optimizer.step()
+            self._move_targets()
+            if autocast:
+                torch.clear_autocast_cache()
+        return self._largest(td_errors), loss.detach()
+
+    @torch.no_grad()
+    def _target(
+        self,
+        next_observation: torch.Tensor,
+        reward: torch.Tensor,
+        discount: torch.Tensor,
+        noise: torch.Tensor | None,
+    ) -> torch.Tensor:
+        """Reward + discount * the smallest target critic's value of the target policy, [B]."""
+        action = self.target_actor(next_observation)
+        if noise is not None:
+            action = (action + noise).clamp(self.box[0], self.box[1])
+        values = [critic(next_observation, action) for critic in self.target_critics]
+        value = values[0] if len(values) == 1 else torch.minimum(*values)
+        return torch.addcmul(reward, discount, value.to(reward.dtype))
+
+    @torch.no_grad()
+    def _move_targets(self) -> None:
+        """Targets += tau * (online - targets)."""
+        targets = chain(self.target_critics.parameters(), self.target_actor.parameters())
+        online = chain(self.critics.parameters(), self.actor.parameters())
+        torch._foreach_lerp_(  # pyright: ignore[reportPrivateImportUsage]
+            list(targets), list(online), self.cfg.tau
+        )
+
+    def _largest(self, td_errors: list[torch.Tensor]) -> torch.Tensor:
+        """Of each transition the TD error that is furthest from 0, [B], detached."""
+        if len(td_errors) == 1:
+            return td_errors[0].detach()
+        first, second = (error.detach() for error in td_errors)
+        return torch.where(first.abs() >= second.abs(), first, second)

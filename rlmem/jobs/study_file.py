@@ -1,0 +1,194 @@
+"""What a study.yaml says: rows (settings), columns (environments), and the jobs that they make."""
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+import yaml
+
+from rlmem.errors import UserError
+from rlmem.jobs.summary import read_summary
+
+KEYS = {"title", "common", "rows", "columns", "fifo", "controls"}
+# What a FIFO beside a row holds as much of: its key, and the run's number that it is set to.
+FIFOS = {
+    "bytes": ("memory.budget", "memory_bytes_peak"),
+    "entries": ("memory.capacity", "memory_entries"),
+}
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run of a study."""
+
+    column: str
+    row: str
+    seed: int
+    overrides: tuple[str, ...]
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        return f"{self.column}: {self.row}, seed {self.seed}"
+
+    @property
+    def done(self) -> bool:
+        return (read_summary(self.folder) or {}).get("status") == "finished"
+
+
+class Study:
+    """The definition of a study and its jobs.
+
+    Args:
+        folder: with the study.yaml.
+
+    Raises:
+        UserError: there is no such study, or its definition is not understood.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        try:
+            content = yaml.safe_load((folder / "study.yaml").read_text())
+        except FileNotFoundError:
+            found = sorted(p.parent.name for p in folder.parent.glob("*/study.yaml"))
+            raise UserError(
+                f"NAME={folder.name}: no such study; there are {', '.join(found) or 'none'}"
+            ) from None
+        except (OSError, ValueError, yaml.YAMLError) as error:
+            self._refuse(f"cannot be read ({error})", after=" ")
+        if not isinstance(content, dict) or not {"rows", "columns"} <= content.keys():
+            self._refuse("needs rows and columns")
+        if unknown := content.keys() - KEYS:
+            self._refuse(f"unknown key {min(map(str, unknown))}")
+        self.title = content.get("title", folder.name)
+        if not isinstance(self.title, str):
+            self._refuse(f"title={self.title}; a line of text")
+        self.common = self._overrides("common", content.get("common"))
+        self.fifo = self._overrides("fifo", content.get("fifo"))
+        self.rows = self._parts("rows", content["rows"], {"fifo", "seeds"})
+        self.columns = self._parts("columns", content["columns"], {"seeds"})
+        self.controls = self._controls(content.get("controls"))
+        fifos = {slug(fifo) for rows in self.fifos().values() for fifo in rows.values()}
+        if taken := [row for row in self.rows if slug(row) in fifos]:
+            self._refuse(f"row {taken[0]} is named like the FIFO of another")
+
+    def _refuse(self, what: str, after: str = ": ") -> NoReturn:
+        raise UserError(f"{self.folder}/study.yaml{after}{what}") from None
+
+    def _parts(self, name: str, parts: Any, more: set[str]) -> dict[str, dict[str, Any]]:
+        if not isinstance(parts, dict) or not parts:
+            self._refuse(f"{name} must be a mapping, with one entry at least")
+        folders = [slug(str(key)) for key in parts]
+        if "" in folders or len(set(folders)) < len(folders):
+            self._refuse(f"{name} must differ in their letters and digits")
+        return {str(key): self._part(key, value, more) for key, value in parts.items()}
+
+    def _overrides(self, name: Any, value: Any) -> list[str]:
+        """Overrides as a command line or a list."""
+        if isinstance(value, list) and all(isinstance(part, str) for part in value):
+            return value
+        if not isinstance(value, str | None):
+            self._refuse(f"{name}: {value}: not a line or a list of overrides")
+        try:
+            return shlex.split(value or "")
+        except ValueError as error:
+            self._refuse(f"{name}: {value}: {error}")
+
+    def _part(self, name: Any, value: Any, more: set[str]) -> dict[str, Any]:
+        """A row or a column: its overrides, alone or in a mapping with further keys."""
+        part = value if isinstance(value, dict) else {"overrides": value}
+        if unknown := part.keys() - {"overrides", *more}:
+            self._refuse(f"{name} has an unknown key {min(map(str, unknown))}")
+        seeds = part.get("seeds", 1)
+        if type(seeds) is not int or seeds < 1:
+            self._refuse(f"{name} has seeds={seeds}; a number of runs")
+        overrides = self._overrides(name, part.get("overrides"))
+        return {"overrides": overrides, "seeds": seeds, "fifo": self._kinds(name, part.get("fifo"))}
+
+    def _kinds(self, name: Any, value: Any) -> list[str]:
+        """The FIFOs beside a row: true for that of its bytes, or one name, or a list."""
+        if value is None or isinstance(value, bool):
+            return ["bytes"] if value else []
+        kinds = value if isinstance(value, list) else [value]
+        if not all(isinstance(kind, str) and kind in FIFOS for kind in kinds):
+            self._refuse(f"{name} has fifo={value}; true, {', '.join(FIFOS)}, or a list of these")
+        return [kind for kind in FIFOS if kind in kinds]
+
+    def _controls(self, value: Any) -> list[str]:
+        if not isinstance(value, list | None):
+            self._refuse(f"controls={value}; a list of rows")
+        controls = [str(name) for name in value or []]
+        if unknown := [name for name in controls if name not in self.rows]:
+            self._refuse(f"controls: {unknown[0]} is no row; there are {'; '.join(self.rows)}")
+        return list(dict.fromkeys(controls))
+
+    def seeds(self, column: str, row: str) -> range:
+        """Those of a cell: as many as its row or its column asks for, whichever is more."""
+        return range(max(self.columns[column]["seeds"], self.rows[row]["seeds"]))
+
+    def jobs(self, column: str) -> list[Job]:
+        """Those of a column that need no other job's result, seed by seed."""
+        return [
+            self._job(column, row, seed, self.rows[row]["overrides"])
+            for row, seed in self._cells(column)
+        ]
+
+    def _cells(self, column: str) -> list[tuple[str, int]]:
+        """Rows and seeds of a column, the first seed of all rows first."""
+        cells = [(row, seed) for row in self.rows for seed in self.seeds(column, row)]
+        return sorted(cells, key=lambda cell: cell[1])
+
+    def fifo_jobs(self, column: str) -> Iterator[Job]:
+        """FIFOs of the same bytes or entries beside each finished run of the rows that ask."""
+        for row, seed in self._cells(column):
+            beside = read_summary(self._job(column, row, seed, ()).folder) or {}
+            if beside.get("status") != "finished":
+                continue
+            for kind in self.rows[row]["fifo"]:
+                key, number = FIFOS[kind]
+                size = f"{key}={beside[number]}"
+                yield self._job(column, fifo_of(row, kind), seed, self.fifo, size)
+
+    def finished(self, column: str, label: str) -> int:
+        """How many runs of a line of the table are done."""
+        seeds = self.seeds(column, self.labels()[label])
+        return sum(self._job(column, label, seed, ()).done for seed in seeds)
+
+    def labels(self) -> dict[str, str]:
+        """Lines of the table, each FIFO below its row: label -> row."""
+        return {
+            label: row
+            for row, part in self.rows.items()
+            for label in [row, *(fifo_of(row, kind) for kind in part["fifo"])]
+        }
+
+    def fifos(self) -> dict[str, dict[str, str]]:
+        """Kind of FIFO -> row -> the FIFO's label, of the kinds that a row asks for."""
+        asked = {
+            kind: {
+                row: fifo_of(row, kind) for row, part in self.rows.items() if kind in part["fifo"]
+            }
+            for kind in FIFOS
+        }
+        return {kind: rows for kind, rows in asked.items() if rows}
+
+    def _job(self, column: str, label: str, seed: int, overrides: Sequence[str], *last: str) -> Job:
+        """A job; `last` overrides what the column and all jobs have in common."""
+        folder = self.folder / "runs" / slug(column) / slug(label) / f"seed{seed}"
+        quoted = "label='" + label.replace("\\", "\\\\").replace("'", "\\'") + "'"
+        own = (*overrides, *self.columns[column]["overrides"], *self.common, *last)
+        return Job(column, label, seed, (*own, quoted, f"seed={seed}"), folder)
+
+
+def fifo_of(row: str, kind: str) -> str:
+    """Label of the FIFO beside a row."""
+    return f"FIFO of the {kind} of {row}"
+
+
+def slug(name: str) -> str:
+    """A folder's name."""
+    return re.sub(r"[^\w.=-]+", "-", name).strip("-").lower()

@@ -1,0 +1,145 @@
+"""The observations that the nodes of a map stand for, each compressed by itself without loss.
+
+A stack of frames is coded as the difference of its first frame to a reference frame and of each
+frame to the one before (`rlmem.memories.storages.codec`), then by zstandard: an Atari stack takes
+some hundred bytes in place of 28,224. Removing a node frees its bytes.
+"""
+
+import math
+
+import numpy as np
+
+from rlmem.memories.lazy import lazy_zeros
+from rlmem.memories.serialize import State
+from rlmem.memories.storages import codec
+from rlmem.memories.storages.arena import BLOB, Arena
+from rlmem.memories.storages.packing import Packer
+
+
+class ExemplarStore:
+    """Observations by node.
+
+    Args:
+        capacity: most nodes.
+        observation_shape: uint8, `stack` frames along the first axis.
+        level: of zstandard.
+    """
+
+    def __init__(
+        self, capacity: int, observation_shape: tuple[int, ...], stack: int, level: int = -1
+    ) -> None:
+        self.stack, self._size = stack, math.prod(observation_shape) // stack
+        words = -(-self._size // 8)
+        self.longest = stack * codec.longest_frame(8 * words) + codec.PREFIX + 1
+        self._blobs = lazy_zeros((capacity,), BLOB)  # size 0: no such node
+        self._arena = Arena(capacity * self.longest)
+        self._packer = Packer(level)
+        self._references = np.zeros((codec.REFERENCES, words), np.uint64)
+        self._known = np.zeros(1, np.int64)
+        self._newest = np.zeros((1, words), np.uint64)
+        self._heads = np.zeros((1, (stack + 1) * (4 * words + 16)), np.uint8)
+        self._values = np.zeros((1, (stack + 1) * 8 * words), np.uint8)
+        self._ends = np.zeros(1, codec.OPEN)
+        self._places = np.full((stack, 2), -1, np.int64)
+        self._places[:, 0] = np.arange(stack)
+
+    def put(self, node: int, observation: np.ndarray) -> None:
+        """Keep the observation (flat, uint8) of a new node in place of what was there."""
+        self.release(np.array([node]))
+        frames = np.zeros((self.stack, 8 * self._newest.shape[1]), np.uint8)
+        frames[:, : self._size] = observation.reshape(self.stack, self._size)
+        words = frames.view(np.uint64)
+        codec.encode_block(
+            0,
+            np.zeros(self.stack, np.int64),
+            self._places.reshape(-1),
+            words,
+            words,
+            self.stack,
+            self._newest,
+            self._references,
+            self._known,
+            self._heads,
+            self._values,
+            self._ends,
+        )
+        stream = codec.open_stream(0, self._heads, self._values, self._ends)
+        self._blobs[node : node + 1] = self._arena.put(self._packer.pack(stream))
+
+    def release(self, nodes: np.ndarray) -> None:
+        """Let go of the observations of nodes (int [n]); those without one are passed over."""
+        held = nodes[self._blobs["size"][nodes] > 0]
+        self._arena.release(self._blobs[held])
+        self._blobs["size"][held] = 0
+
+    def get(self, nodes: np.ndarray) -> np.ndarray:
+        """Observations of nodes (int [n]), uint8 [n, P]; each node is decoded once."""
+        unique, place = np.unique(nodes, return_inverse=True)
+        blobs = self._blobs[unique]
+        data, starts = self._packer.unpack(self._arena, blobs)
+        flat = np.arange(len(unique) * self.stack)
+        out = np.empty((len(flat), self._newest.shape[1]), np.uint64)
+        codec.decode(
+            flat,
+            flat,
+            self.stack,
+            np.zeros(len(unique), np.int64),
+            data,
+            starts,
+            self._references,
+            self._heads,
+            self._values,
+            self._ends,
+            out,
+        )
+        frames = out.view(np.uint8)[:, : self._size]
+        return frames.reshape(len(unique), -1)[place.reshape(-1)]
+
+    def nbytes(self, nodes: int) -> int:
+        """Bytes held while the map has had up to `nodes` nodes at a time."""
+        own = int(self._known[0]) * self._references[0].nbytes + self._newest.nbytes
+        return int(self._arena.nbytes + nodes * BLOB.itemsize + own)
+
+    def growth(self, nodes: int) -> int:
+        """Bytes that so many nodes more may take at the worst."""
+        size = nodes * self.longest
+        references = (codec.REFERENCES - int(self._known[0])) * self._references[0].nbytes
+        return int(self._arena.missing(size) + nodes * BLOB.itemsize + references) if nodes else 0
+
+    def likely_node(self, nodes: int) -> int:
+        """Bytes of a node, as of the nodes so far; at the worst before the first."""
+        sizes = self._blobs["size"][:nodes]
+        held = np.count_nonzero(sizes)
+        mean = int(sizes.sum(dtype=np.int64)) // held if held else self.longest
+        return int(mean + BLOB.itemsize)
+
+    def clear(self, nodes: int) -> None:
+        """Let go of everything; the references stay."""
+        self._arena.clear()
+        self._blobs["size"][:nodes] = 0
+
+    def state_dict(self, nodes: int) -> State:
+        """Strings of the first `nodes` nodes and the references."""
+        blobs = self._blobs[:nodes]
+        return {
+            "exemplars.sizes": blobs["size"].copy(),
+            "exemplars.data": self._arena.gather(blobs),
+            "exemplars.references": self._references[: self._known[0]],
+        }
+
+    def load_state_dict(self, state: State, nodes: int) -> None:
+        """Take over the strings of a map whose high-water mark is `nodes`."""
+        self.clear(nodes)
+        references = state["exemplars.references"]
+        self._known[0] = len(references)
+        self._references[: len(references)] = references
+        at, data = 0, np.asarray(state["exemplars.data"])
+        for node, size in enumerate(np.asarray(state["exemplars.sizes"]).tolist()):
+            if size:
+                self._blobs[node : node + 1] = self._arena.put(np.array(data[at : at + size]))
+                at += size
+
+    def check_valid(self, live: np.ndarray, nodes: int) -> None:
+        """Exactly the live nodes (int [n]) have an observation; the arena holds nothing else."""
+        assert np.array_equal(np.flatnonzero(self._blobs["size"][:nodes]), live), "lost exemplars"
+        self._arena.check_valid(self._blobs[live])

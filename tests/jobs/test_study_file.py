@@ -1,0 +1,167 @@
+"""What a study.yaml says, and what is refused; what a study's page shows of runs made by hand."""
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlmem.cli import _study
+from rlmem.config import compose
+from rlmem.jobs.study import report_study
+from rlmem.jobs.study_file import Study, slug
+from tests.analysis.helpers import make_run
+
+COLUMNS = "\ncolumns: {b: {overrides: env=cartpole memory.capacity=77, seeds: 2}, c: env=acrobot}"
+ROWS = """
+title: by hand
+common: evaluation.episodes=1
+fifo: memory=uniform memory/storage=dense
+controls: [per]
+rows:
+  per: {overrides: memory=per, seeds: 3}
+  gwr: {overrides: memory=gwr, fifo: [entries, bytes]}
+  cer: {overrides: memory=cer, fifo: entries}
+  none: {overrides: memory=none, fifo: true}
+"""
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Study:
+    (tmp_path / "study.yaml").write_text(ROWS + COLUMNS)
+    return Study(tmp_path)
+
+
+def run(study: Study, label: str, seed: int = 0, **summary: Any) -> None:
+    folder = study.folder / "runs/b" / slug(label) / f"seed{seed}"
+    make_run(folder, label.split()[-1], seed, config={"label": label}, **summary)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("rows: {", "study.yaml cannot be read"),
+        ("rows: {a: memory=per}", "needs rows and columns"),
+        ("rows: {a: ''}\ncolumns: {b: ''}\nrepeat: 3", "unknown key repeat"),
+        ("rows: {a: {over: ''}}\ncolumns: {b: ''}", "a has an unknown key over"),
+        ("rows: {a: ''}\ncolumns: {b: {overrides: '', seeds: many}}", "seeds=many"),
+        ("rows: {a: {seeds: 0}}\ncolumns: {b: ''}", "a has seeds=0; a number of runs"),
+        ("rows: {a: {seeds: true}}\ncolumns: {b: ''}", "a has seeds=True"),
+        ("rows: [a]\ncolumns: {b: ''}", "rows must be a mapping"),
+        ("rows: {}\ncolumns: {b: ''}", "rows must be a mapping"),
+        ("rows: {a: 3}\ncolumns: {b: ''}", "a: 3: not a line or a list of overrides"),
+        ("rows: {a: [3]}\ncolumns: {b: ''}", "a: [3]: not a line or a list"),
+        ("rows: {a: ''}\ncolumns: {b: ''}\ncommon: {c: d}", "common: {'c': 'd'}: not a line"),
+        ("rows: {a: ''}\ncolumns: {b: ''}\ntitle: [c]", "title=['c']; a line of text"),
+        (
+            "rows: {a: {fifo: nodes}}\ncolumns: {b: ''}",
+            "a has fifo=nodes; true, bytes, entries, or",
+        ),
+        ("rows: {a: {fifo: [bytes, [1]]}}\ncolumns: {b: ''}", "a has fifo=['bytes', [1]]"),
+        ("rows: {a: ''}\ncolumns: {b: {fifo: true}}", "b has an unknown key fifo"),
+        ("rows: {a: '', b: ''}\ncolumns: {c: ''}\ncontrols: [d]", "d is no row; there are a; b"),
+        ("rows: {a: ''}\ncolumns: {c: ''}\ncontrols: a", "controls=a; a list of rows"),
+        (
+            "rows: {a: {fifo: true}, FIFO of the bytes of a: ''}\ncolumns: {b: ''}",
+            "is named like the FIFO of another",
+        ),
+    ],
+)
+def test_a_definition_that_is_not_understood_is_one_line(
+    tmp_path: Path, content: str, message: str, capsys: pytest.CaptureFixture
+) -> None:
+    (tmp_path / "study.yaml").write_text(content)
+    assert _study(str(tmp_path), "", 0) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    if "cannot be read" not in message:
+        assert error.count("\n") == 1
+
+
+def test_a_row_may_have_more_seeds_than_its_column(study: Study) -> None:
+    assert [len(study.seeds("b", row)) for row in study.rows] == [3, 2, 2, 2]
+    assert [len(study.seeds("c", row)) for row in study.rows] == [3, 1, 1, 1]
+
+
+def test_jobs_come_seed_by_seed(study: Study) -> None:
+    jobs = study.jobs("b")
+    assert [job.seed for job in jobs] == [0, 0, 0, 0, 1, 1, 1, 1, 2]
+    assert [job.row for job in jobs][-2:] == ["none", "per"]
+    assert jobs[1].overrides[-2:] == ("label='gwr'", "seed=0")
+
+
+def test_each_fifo_has_a_label_and_stands_below_its_row(study: Study) -> None:
+    assert list(study.labels()) == [
+        "per",
+        "gwr",
+        "FIFO of the bytes of gwr",
+        "FIFO of the entries of gwr",
+        "cer",
+        "FIFO of the entries of cer",
+        "none",
+        "FIFO of the bytes of none",
+    ]
+
+
+def test_fifos_hold_what_the_finished_run_beside_them_held(study: Study) -> None:
+    run(study, "gwr", size=4321, memory_entries=99)
+    run(study, "gwr", seed=1, status="interrupted")
+    run(study, "per")
+    jobs = list(study.fifo_jobs("b"))
+    assert [job.row for job in jobs] == list(study.labels())[2:4]
+    budgets = [compose("train", list(job.overrides)).memory for job in jobs]
+    assert [memory.budget for memory in budgets] == [4321, None]
+    assert budgets[1].capacity == 99  # not what the column says
+    assert {memory.storage.kind for memory in budgets} == {"dense"}
+
+
+def test_the_page_names_missing_fifos_of_both_kinds(study: Study) -> None:
+    run(study, "gwr")
+    run(study, "FIFO of the entries of gwr")
+    report_study(study)
+    page = (study.folder / "index.html").read_text()
+    assert "FIFO of the bytes of gwr (0 of 2), FIFO of the entries of gwr (1 of 2)" in page
+    assert "per (0 of 3)" in page
+
+
+def test_the_table_holds_each_row_against_both_fifos(study: Study) -> None:
+    run(study, "gwr", final=50)
+    run(study, "FIFO of the bytes of gwr", final=20)
+    run(study, "FIFO of the entries of gwr", final=60)
+    report_study(study)
+    table = (study.folder / "table.md").read_text()
+    assert "above its FIFO [95 %] | above the FIFO of its entries [95 %] |" in table
+    assert "| gwr | 1 | 50 | 30 | -10 |" in table
+    widths = {line.count("|") for line in table.splitlines() if line.startswith("|")}
+    assert len(widths) == 1
+
+
+def test_findings_open_the_page(study: Study) -> None:
+    run(study, "gwr")
+    (study.folder / "findings.md").write_text("It **saves** nothing. <script>alert(1)</script>")
+    report_study(study)
+    page = (study.folder / "index.html").read_text()
+    assert page.index("<strong>saves</strong>") < page.index("All settings")
+    assert "<script>alert" not in page
+
+
+def test_rows_are_held_against_the_controls_and_fifos_are_not(study: Study) -> None:
+    for label in ("per", "gwr", "none", "FIFO of the bytes of none"):
+        run(study, label, cpu_seconds=5.0)
+    report_study(study)
+    with (study.folder / "controls.csv").open(newline="") as file:
+        rows = [(row["label"], row["control"]) for row in csv.DictReader(file)]
+    assert rows == [("gwr", "per"), ("none", "per")]
+
+
+def test_a_studys_table_stays_as_it_was_without_fifos_of_entries(tmp_path: Path) -> None:
+    (tmp_path / "study.yaml").write_text("rows: {per: {fifo: true}}\ncolumns: {b: ''}")
+    study = Study(tmp_path)
+    run(study, "per")
+    report_study(study)
+    header = (tmp_path / "table.md").read_text().splitlines()[2]
+    assert header == (
+        "| setting | seeds | return, mean [95 %] | above its FIFO [95 %] | bytes, peak "
+        "| insert, us | sample, us | wall time |"
+    )
+    assert not (tmp_path / "controls.csv").exists()
