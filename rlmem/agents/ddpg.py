@@ -9,7 +9,6 @@ loss as well as the critics', and n-step returns are off-policy without a correc
 """
 
 import copy
-from itertools import chain
 from typing import Any
 
 import lightning
@@ -69,7 +68,13 @@ class DDPG(lightning.LightningModule):
             {"params": list(self.actor.parameters()), "lr": cfg.actor_lr},
         ]
         self.optimizer = torch.optim.Adam(groups, fused=True)
+        # Lists that the hot loop would make anew at each update.
         self._actor_parameters = list(self.actor.parameters())
+        self._online: list[torch.Tensor] = [*self.critics.parameters(), *self._actor_parameters]
+        self._targets: list[torch.Tensor] = [
+            *self.target_critics.parameters(),
+            *self.target_actor.parameters(),
+        ]
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """Adam over critics and actor."""
@@ -219,10 +224,8 @@ class DDPG(lightning.LightningModule):
     @torch.no_grad()
     def _move_targets(self) -> None:
         """Targets += tau * (online - targets)."""
-        targets = chain(self.target_critics.parameters(), self.target_actor.parameters())
-        online = chain(self.critics.parameters(), self.actor.parameters())
         torch._foreach_lerp_(  # pyright: ignore[reportPrivateImportUsage]
-            list(targets), list(online), self.cfg.tau
+            self._targets, self._online, self.cfg.tau
         )
 
     def _largest(self, td_errors: list[torch.Tensor]) -> torch.Tensor:

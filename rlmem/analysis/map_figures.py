@@ -15,11 +15,11 @@ from mpl_toolkits.axes_grid1.anchored_artists import AnchoredSizeBar
 from rlmem.analysis.figures import STYLE, figure
 from rlmem.analysis.map_data import MapData
 
-MOST_LINES = 5000  # of a panel; more could not be told apart
+MOST_LINES, MOST_LINKS = 5000, 20_000  # that are drawn; more could not be told apart
 MOST_VECTORS = 1500  # points and lines of a panel; with more, an SVG holds them as an image
 SMALLEST, LARGEST, FEW = 7.0, 120.0, 250  # of a node, square points, in a map of few nodes
 THIN, THICK, FAINT, STRONG = 0.35, 2.6, 0.2, 0.9  # of an edge: points, opacity
-FLATTEST = 0.6  # height of a panel over its width, at least
+FLATTEST = 0.45  # height of a panel over its width, at least
 OUTSIDE = 1.0  # per cent of the values at each end that share a colour
 PLANES: Any = [  # a colour for each channel of a picture that has several, as 0/1 planes do
     *("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#bbbbbb", "#ee8866"),
@@ -35,7 +35,9 @@ def map_figure(data: MapData, title: str, reach: float | None = None) -> Figure:
         title: of the figure.
         reach: distance at which the activity is the activation threshold, for the scale.
     """
-    drawn, axes = figure(11, 6.2, 1, 2)
+    middle, half = _window(data.plane, data.core)
+    outside = int((np.abs(data.plane - middle) > half).any(axis=1).sum())
+    drawn, axes = figure(11, 2.0 + 4.9 * half[1] / half[0], 1, 2)
     left, right = axes[0]
     pairs, passes, note = _passed(data)
     drawn.set_dpi(220)  # of what an SVG holds as an image
@@ -49,22 +51,21 @@ def map_figure(data: MapData, title: str, reach: float | None = None) -> Figure:
         nodes = _nodes(left, data, data.value, norm, cmap="viridis")
         _bar(drawn, nodes, left, f"value: {data.value_name}", extend="both")
         left.set_title("temporal edges and values")
-    kept = data.links[:MOST_LINES]
-    _add(right, LineCollection(list(data.plane[kept]), colors="0.35", linewidths=0.4, alpha=0.5))
+    links = list(data.plane[data.links[:MOST_LINKS]])
+    _add(right, LineCollection(links, colors="0.35", linewidths=0.4, alpha=0.5))
     nodes = _nodes(right, data, data.habituation, Normalize(0, 1), cmap="plasma_r")
     _bar(drawn, nodes, right, "habituation (1: never fired)")
     right.set_title("links and habituation")
-    outside = 0
     for at in (left, right):
         first, second = data.shares
         at.set(xlabel=f"component 1 ({first:.0%} of the variance)",
                ylabel=f"component 2 ({second:.0%})")  # fmt: skip
         at.set_axisbelow(True)
-        outside = _look_at(at, data.plane, data.core)
-        if reach and reach < np.ptp(at.get_xlim()) / 2:
+        at.set_xlim(middle[0] - half[0], middle[0] + half[0])
+        at.set_ylim(middle[1] - half[1], middle[1] + half[1])
+        at.set_box_aspect(half[1] / half[0])  # one scale for both axes
+        if reach and reach < half[0]:
             _scale(at, reach)
-    if len(data.links) > len(kept):
-        note += f"; {len(kept):,} of {len(data.links):,} links"
     if outside:
         note += f"; outside the axes: {_several(outside, 'node')}"
     if data.value is None:
@@ -82,24 +83,19 @@ def _bar(drawn: Figure, points: Any, at: Axes, label: str, **options: Any) -> No
     bar.set_label(label)
 
 
-def _look_at(at: Axes, plane: np.ndarray, core: np.ndarray) -> int:
-    """One scale for both axes, and limits that hold the core; how many nodes lie outside them.
+def _window(plane: np.ndarray, core: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Middle and half size [2] of what is shown: the core, and not less high than FLATTEST.
 
     What is far off is not worth that all else becomes a dot.
     """
     low, high = plane[core].min(0), plane[core].max(0)
-    middle, spread = (low + high) / 2, np.maximum(1.1 * (high - low), 1e-3)
-    width = spread.max()
-    height = max(spread[1], FLATTEST * width)
-    half = np.array([width, height]) / 2
-    at.set_xlim(middle[0] - half[0], middle[0] + half[0])
-    at.set_ylim(middle[1] - half[1], middle[1] + half[1])
-    at.set_box_aspect(height / width)
-    return int((np.abs(plane - middle) > half).any(axis=1).sum())
+    width, height = np.maximum(1.1 * (high - low), 1e-3)
+    height = np.clip(height, FLATTEST * width, None)
+    return (low + high) / 2, np.array([max(width, height), height]) / 2
 
 
 def _passed(data: MapData) -> tuple[np.ndarray, np.ndarray, str]:
-    """The most passed pairs of nodes, least passed first, how often, and what is left out."""
+    """The most passed pairs of nodes, least passed first, how often, and what is drawn of all."""
     stay = data.edges[:, 0] == data.edges[:, 1]
     size = max(1, len(data.nodes))
     keys = data.edges[~stay] @ np.array([size, 1])
@@ -109,6 +105,8 @@ def _passed(data: MapData) -> tuple[np.ndarray, np.ndarray, str]:
     pairs = np.stack(np.divmod(unique, size), axis=1)
     which = "all" if len(order) == len(unique) else f"the {len(order):,} most passed of"
     note = f"drawn: {which} {len(unique):,} pairs of nodes joined by temporal edges"
+    if len(data.links) > MOST_LINKS:
+        note += f", {MOST_LINKS:,} of {len(data.links):,} links"
     if stay.any():
         note += f"; not drawn: {_several(stay.sum(), 'edge')} from a node to itself"
     return pairs[order], passes[order], note

@@ -98,7 +98,7 @@ def _find_map(cfg: DictConfig, run_dir: Path) -> tuple[DictConfig, Path]:
         raise UserError(f"run={cfg.run}: it has no checkpoint yet")
     if not read_manifest(folder)["memory_saved"]:
         raise UserError(
-            f"run={cfg.run}: it finished and its memory's files were not kept; to draw a map, train "
+            f"run={cfg.run}: it finished and its memory's files were not kept; to draw one, train "
             "with checkpoint.keep_memory_when_finished=true (a run that was cut off has the files)"
         )
     return OmegaConf.create(saved), folder

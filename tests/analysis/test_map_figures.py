@@ -8,13 +8,13 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
-from matplotlib.collections import LineCollection  # noqa: E402
-from matplotlib.figure import Figure  # noqa: E402
+from matplotlib.collections import LineCollection
+from matplotlib.figure import Figure
 
-from rlmem.analysis import map_figures  # noqa: E402
-from rlmem.analysis.figures import save  # noqa: E402
-from rlmem.analysis.map_figures import map_figure, picture, prototype_sheet  # noqa: E402
-from tests.analysis.test_map_data import make_data  # noqa: E402
+from rlmem.analysis import map_figures
+from rlmem.analysis.figures import save
+from rlmem.analysis.map_figures import map_figure, picture, prototype_sheet
+from tests.analysis.test_map_data import make_data
 
 
 def lines_of(drawn: Figure, panel: int) -> LineCollection:
@@ -56,6 +56,7 @@ def test_edges_from_a_node_to_itself_are_left_out_and_counted() -> None:
 
 def test_of_too_many_edges_the_most_passed_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(map_figures, "MOST_LINES", 2)
+    monkeypatch.setattr(map_figures, "MOST_LINKS", 2)
     data = make_data(edges=[(0, 2, 1), (2, 4, 9), (4, 6, 5)], links=[(0, 2), (2, 4), (4, 6)])
     drawn = map_figure(data, "a map")
     segments = np.asarray(lines_of(drawn, 0).get_segments())

@@ -151,7 +151,7 @@ def test_what_works_passes(given: str) -> None:
         ("mode=plot", "runs=[]: nothing to plot; give run directories, such as runs=[a,b]"),
         (
             "mode=plt",
-            "mode=plt: no such mode; did you mean plot? Available: dashboard, "
+            "mode=plt: no such mode; did you mean plot? Available: dashboard, map, "
             "plot, report, score, status",
         ),
         ("run=x episodes=0", "episodes=0: must be at least 1"),

@@ -18,7 +18,7 @@ from rlmem.jobs.evaluate import evaluate
 from rlmem.jobs.map import measure_fit
 from rlmem.memories import GWRWriter, Identity, MapStorage, ReplayMemory, VisitSampler
 from rlmem.memories.map_metric import MapMetric
-from tests.jobs.helpers import TINY_ATARI, TINY_GWR, run
+from tests.jobs.helpers import TINY_ATARI, TINY_GWR, run, signal_at
 from tests.memories.helpers import vector_block
 
 KEEP = "checkpoint.keep_memory_when_finished=true"
@@ -103,6 +103,16 @@ def test_a_finished_run_without_its_memory_is_one_line_that_says_how_to_keep_it(
     with pytest.raises(UserError, match="keep_memory_when_finished=true") as error:
         drawn(tmp_path)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.slow
+def test_a_run_that_was_interrupted_is_drawn_as_it_was_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    signal_at(monkeypatch, 200)
+    with pytest.raises(SystemExit):
+        run(tmp_path, *TINY_GWR)
+    assert drawn(tmp_path, "episodes=1")["transitions_represented"] >= 199
 
 
 @pytest.mark.slow

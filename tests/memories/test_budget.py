@@ -302,7 +302,8 @@ def test_a_map_never_holds_more_than_its_budget(change: float) -> None:
         memory.sample(8)
         assert held(memory) <= budget
     assert held(memory) > 0.99 * budget
-    assert storage.num_edges > storage.projected_edges  # more than were reckoned with
+    if change < 1.0:  # much merges: there are more edges than were reckoned with
+        assert storage.num_edges > storage.projected_edges
     memory.check_valid()
 
 

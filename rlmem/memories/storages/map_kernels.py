@@ -398,6 +398,8 @@ def nearest(m, z, row, contexts, alphas, slot, search):
     a list that overflowed, all nodes are looked through again.
     """
     found = search.found[slot]
+    if search.state[CHANGED] == 0 and search.counts[slot] >= 0:
+        return found[0].node, found[1].node, found[0].distance
     for k in range(2):
         found[k].distance, found[k].node = np.inf, -1
     bound = np.float64(search.bounds[slot])
