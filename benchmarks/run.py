@@ -1,6 +1,6 @@
 """The harness: every contender in a process of its own, interleaved, medians with range and ratios.
 
-python benchmarks/run.py [training|atari|cartpole|storage|bytes|sum_tree|startup|all]
+python benchmarks/run.py [training|atari|cartpole|storage|bytes|gwr|sum_tree|startup|all]
     [--repeats 5]
     [--peers] [--peers-python PATH]
 
@@ -112,6 +112,10 @@ def make(name: str, steps: int | None) -> Benchmark:
         digits |= {"sample_32_ms": 3, "written_per_second": 0}
         own = {"rlmem dense", "rlmem frames", "rlmem compressed"}
         return listed("bytes.py", "rlmem frames", digits, own)
+    if name == "gwr":
+        digits = {"us_at_1000": 0, "us_at_10000": 0, "us_at_50000": 0}
+        own = {"blocks of 8", "blocks of 1", "exemplars, blocks of 8", "all keys", "all pixels"}
+        return listed("gwr.py", "all keys", digits, own)
     if name == "sum_tree":
         digits = {"update_32_ms": 4, "draw_32_ms": 4}
         return listed("sum_tree.py", "plain numpy", digits, {"plain numpy", "rlmem"})
@@ -221,9 +225,9 @@ def record(name: str, benchmark: Benchmark, repeats: int, folder: Path) -> None:
 def main() -> None:
     groups = {
         "training": ["atari", "cartpole"],
-        "all": ["startup", "sum_tree", "storage", "bytes", "cartpole", "atari"],
+        "all": ["startup", "sum_tree", "storage", "bytes", "gwr", "cartpole", "atari"],
     }
-    names = ["atari", "cartpole", "storage", "bytes", "sum_tree", "startup"]
+    names = ["atari", "cartpole", "storage", "bytes", "gwr", "sum_tree", "startup"]
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", nargs="?", default="all", choices=[*groups, *names])
     parser.add_argument("--repeats", type=int, default=5)

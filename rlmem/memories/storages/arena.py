@@ -65,6 +65,25 @@ def _put(
 
 
 @njit(cache=True)
+def _put_all(
+    data: np.ndarray,
+    blobs: Any,
+    segments: np.ndarray,
+    following: np.ndarray,
+    held: np.ndarray,
+    free: np.ndarray,
+    returned: np.ndarray,
+    state: np.ndarray,
+) -> None:
+    at = 0
+    for i in range(len(blobs)):
+        size = blobs[i].size
+        part, blob = data[at : at + size], blobs[i : i + 1]
+        _put(part, blob, segments, following, held, free, returned, state)
+        at += size
+
+
+@njit(cache=True)
 def _release(
     blobs: np.ndarray,
     size: int,
@@ -159,6 +178,29 @@ class Arena:
         out = np.empty(int(blobs["size"].sum()), np.uint8)
         _gather(blobs, self._segments, self._following, out)
         return out
+
+    @property
+    def occupied(self) -> int:
+        """Bytes of the segments that hold something."""
+        return int(self._state[0] - self._state[1] - self._state[4]) * SEGMENT
+
+    def repack(self, blobs: np.ndarray) -> np.ndarray:
+        """Put all strings held (BLOB [n]) together anew, and return the segments that this frees to
+        the system; where the strings lie then, BLOB [n]. Takes a second copy while it works."""
+        data, moved = self.gather(blobs), blobs.copy()
+        self.release(blobs)
+        _put_all(
+            data,
+            moved,
+            self._segments,
+            self._following,
+            self._held,
+            self._free,
+            self._returned,
+            self._state,
+        )
+        self.give_back(self.limit, 0)
+        return moved
 
     def clear(self) -> None:
         """Let go of everything."""

@@ -2,7 +2,8 @@
 
 A stack of frames is coded as the difference of its first frame to a reference frame and of each
 frame to the one before (`rlmem.memories.storages.codec`), then by zstandard: an Atari stack takes
-some hundred bytes in place of 28,224. Removing a node frees its bytes.
+some hundred bytes in place of 28,224. Nodes go in another order than they came, which leaves holes
+between the strings: when these are a fifth of the bytes, all strings are put together anew.
 """
 
 import math
@@ -12,8 +13,10 @@ import numpy as np
 from rlmem.memories.lazy import lazy_zeros
 from rlmem.memories.serialize import State
 from rlmem.memories.storages import codec
-from rlmem.memories.storages.arena import BLOB, Arena
+from rlmem.memories.storages.arena import BLOB, SEGMENT, Arena
 from rlmem.memories.storages.packing import Packer
+
+_HOLES = 4 * SEGMENT  # bytes of holes that are never worth the work
 
 
 class ExemplarStore:
@@ -22,17 +25,26 @@ class ExemplarStore:
     Args:
         capacity: most nodes.
         observation_shape: uint8, `stack` frames along the first axis.
+        budget: bytes that are never passed, as far as address space goes; None: no bound.
         level: of zstandard.
     """
 
     def __init__(
-        self, capacity: int, observation_shape: tuple[int, ...], stack: int, level: int = -1
+        self,
+        capacity: int,
+        observation_shape: tuple[int, ...],
+        stack: int,
+        *,
+        budget: int | None = None,
+        level: int = -1,
     ) -> None:
         self.stack, self._size = stack, math.prod(observation_shape) // stack
         words = -(-self._size // 8)
         self.longest = stack * codec.longest_frame(8 * words) + codec.PREFIX + 1
         self._blobs = lazy_zeros((capacity,), BLOB)  # size 0: no such node
-        self._arena = Arena(capacity * self.longest)
+        worst = capacity * self.longest * 5 // 4 + 2 * _HOLES
+        self._arena = Arena(worst if budget is None else min(worst, budget + 2 * _HOLES))
+        self._size_held, self._mark = 0, 0  # bytes of strings; nodes that ever had one
         self._packer = Packer(level)
         self._references = np.zeros((codec.REFERENCES, words), np.uint64)
         self._known = np.zeros(1, np.int64)
@@ -64,13 +76,28 @@ class ExemplarStore:
             self._ends,
         )
         stream = codec.open_stream(0, self._heads, self._values, self._ends)
-        self._blobs[node : node + 1] = self._arena.put(self._packer.pack(stream))
+        self._enter(node, self._packer.pack(stream))
+
+    def _enter(self, node: int, string: np.ndarray) -> None:
+        self._blobs[node : node + 1] = self._arena.put(string)
+        self._size_held += len(string)
+        self._mark = max(self._mark, node + 1)
 
     def release(self, nodes: np.ndarray) -> None:
         """Let go of the observations of nodes (int [n]); those without one are passed over."""
         held = nodes[self._blobs["size"][nodes] > 0]
+        if not len(held):
+            return
         self._arena.release(self._blobs[held])
+        self._size_held -= int(self._blobs["size"][held].sum())
         self._blobs["size"][held] = 0
+        self.repack(self._size_held // 4 + _HOLES)
+
+    def repack(self, holes: int) -> None:
+        """Put the strings together if there are more than so many bytes between them."""
+        if self._arena.occupied - self._size_held > holes:
+            held = np.flatnonzero(self._blobs["size"][: self._mark])
+            self._blobs[held] = self._arena.repack(self._blobs[held])
 
     def get(self, nodes: np.ndarray) -> np.ndarray:
         """Observations of nodes (int [n]), uint8 [n, P]; each node is decoded once."""
@@ -95,28 +122,31 @@ class ExemplarStore:
         frames = out.view(np.uint8)[:, : self._size]
         return frames.reshape(len(unique), -1)[place.reshape(-1)]
 
-    def nbytes(self, nodes: int) -> int:
-        """Bytes held while the map has had up to `nodes` nodes at a time."""
-        own = int(self._known[0]) * self._references[0].nbytes + self._newest.nbytes
-        return int(self._arena.nbytes + nodes * BLOB.itemsize + own)
+    @property
+    def nbytes(self) -> int:
+        """Bytes held, without the 12 a node that say where its string lies."""
+        work = self._newest, self._heads, self._values, self._ends, self._places
+        own = int(self._known[0]) * self._references[0].nbytes + sum(a.nbytes for a in work)
+        return int(self._arena.nbytes + own)
 
-    def growth(self, nodes: int) -> int:
-        """Bytes that so many nodes more may take at the worst."""
-        size = nodes * self.longest
+    def growth(self, count: int) -> int:
+        """Bytes that so many observations more may take at the worst."""
+        if not count:
+            return 0
         references = (codec.REFERENCES - int(self._known[0])) * self._references[0].nbytes
-        return int(self._arena.missing(size) + nodes * BLOB.itemsize + references) if nodes else 0
+        return int(self._arena.missing(count * self.longest) + references)
 
-    def likely_node(self, nodes: int) -> int:
-        """Bytes of a node, as of the nodes so far; at the worst before the first."""
-        sizes = self._blobs["size"][:nodes]
-        held = np.count_nonzero(sizes)
-        mean = int(sizes.sum(dtype=np.int64)) // held if held else self.longest
-        return int(mean + BLOB.itemsize)
+    @property
+    def likely_size(self) -> int:
+        """Bytes of a string, as of those so far; at the worst before the first."""
+        held = np.count_nonzero(self._blobs["size"][: self._mark])
+        return self._size_held // held if held else self.longest
 
-    def clear(self, nodes: int) -> None:
+    def clear(self) -> None:
         """Let go of everything; the references stay."""
         self._arena.clear()
-        self._blobs["size"][:nodes] = 0
+        self._blobs["size"][: self._mark] = 0
+        self._size_held = self._mark = 0
 
     def state_dict(self, nodes: int) -> State:
         """Strings of the first `nodes` nodes and the references."""
@@ -127,19 +157,23 @@ class ExemplarStore:
             "exemplars.references": self._references[: self._known[0]],
         }
 
-    def load_state_dict(self, state: State, nodes: int) -> None:
-        """Take over the strings of a map whose high-water mark is `nodes`."""
-        self.clear(nodes)
+    def load_state_dict(self, state: State) -> None:
+        """Take over the strings and the references of a state."""
+        self.clear()
         references = state["exemplars.references"]
         self._known[0] = len(references)
         self._references[: len(references)] = references
         at, data = 0, np.asarray(state["exemplars.data"])
         for node, size in enumerate(np.asarray(state["exemplars.sizes"]).tolist()):
             if size:
-                self._blobs[node : node + 1] = self._arena.put(np.array(data[at : at + size]))
+                self._enter(node, np.array(data[at : at + size]))
                 at += size
 
-    def check_valid(self, live: np.ndarray, nodes: int) -> None:
+    def check_valid(self, live: np.ndarray) -> None:
         """Exactly the live nodes (int [n]) have an observation; the arena holds nothing else."""
-        assert np.array_equal(np.flatnonzero(self._blobs["size"][:nodes]), live), "lost exemplars"
+        assert np.array_equal(np.flatnonzero(self._blobs["size"]), live), "lost exemplars"
+        assert self._blobs["size"][live].sum() == self._size_held, "miscounted bytes"
+        assert not len(live) or live[-1] < self._mark, "an exemplar past the mark"
+        holes = self._arena.occupied - self._size_held
+        assert holes <= self._size_held // 4 + _HOLES + SEGMENT, "holes between the exemplars"
         self._arena.check_valid(self._blobs[live])
