@@ -11,9 +11,10 @@ import os
 import signal
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from typing import Any
 
 import yaml
 
@@ -51,6 +52,9 @@ def run_job(job: Job) -> str | None:
             cfg = compose("train", given)
             check(cfg)
             train(cfg)
+        except SystemExit as exc:  # a signal: the run is saved, and no other may begin here
+            log.flush()
+            os._exit(exc.code if isinstance(exc.code, int) else 1)
         except Exception as exc:
             what = str(exc) if isinstance(exc, UserError) else f"{type(exc).__name__}: {exc}"
             line = " ".join(what.split())
@@ -66,7 +70,7 @@ def run_study(study: Study, columns: Sequence[str], workers: int) -> list[tuple[
     # Fresh processes: a fork of one that has used torch's threads can hang.
     context = multiprocessing.get_context("spawn")
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    with ProcessPoolExecutor(workers, mp_context=context) as pool:
+    with _ended_by_sigterm(), ProcessPoolExecutor(workers, mp_context=context) as pool:
         for column in columns:
             for kind in (study.jobs, study.fifo_jobs):
                 jobs = [job for job in kind(column) if not job.done]
@@ -81,6 +85,22 @@ def run_study(study: Study, columns: Sequence[str], workers: int) -> list[tuple[
                         "command goes on, with fewer at once: --jobs 1"
                     ) from None
     return failed
+
+
+@contextlib.contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """A SIGTERM reaches this process alone, where Ctrl-C reaches the jobs as well: pass it on."""
+
+    def end(number: int, frame: Any) -> None:
+        for worker in multiprocessing.active_children():
+            worker.terminate()
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _run_all(pool: ProcessPoolExecutor, jobs: list[Job], column: str) -> list[tuple[Job, str]]:

@@ -1,8 +1,12 @@
 """Studies: what is missing is run, what is there is kept, a table says what is not."""
 
 import json
+import subprocess
+import sys
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 import yaml
 
@@ -121,3 +125,26 @@ def test_unknown_names_are_one_line_with_what_there_is(
     assert "no such column; there are CartPole, Acrobot" in capsys.readouterr().err
     assert _study("no_such_study", "", 1) == 2
     assert "no such study; there are replay_table" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_study_that_is_terminated_leaves_a_checkpoint_and_no_process(tmp_path: Path) -> None:
+    (tmp_path / "study.yaml").write_text(
+        DEFINITION.replace("max_env_steps=300", "max_env_steps=1000000")
+    )
+    command = [sys.executable, "-c", "from rlmem.cli import study_main; study_main()"]
+    command += [str(tmp_path), "--only", "CartPole", "--jobs", "1"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    run = tmp_path / "runs/cartpole/uniform/seed0"
+    while not (run / "metrics.csv").exists() or not (run / "metrics.csv").read_text():
+        assert process.poll() is None
+        time.sleep(0.2)
+    (worker,) = (
+        child for child in psutil.Process(process.pid).children() if len(child.children()) == 0
+        and "spawn_main" in " ".join(child.cmdline())
+    )  # fmt: skip
+    process.terminate()
+    assert "the same command goes on" in process.communicate(timeout=60)[1]
+    assert not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE
+    assert (read_summary(run) or {})["status"] == "interrupted"
+    assert (run / "checkpoints/last/manifest.json").exists()
