@@ -35,6 +35,10 @@ class Embedding(Protocol):
         """Bytes held."""
         ...
 
+    def projected_footprint(self) -> int:
+        """Bytes held once the space was turned."""
+        ...
+
     def state_dict(self) -> State:
         """What makes the same embedding again."""
         ...
@@ -66,6 +70,8 @@ class Identity:
     def footprint(self) -> int:
         """Bytes held."""
         return 0
+
+    projected_footprint = footprint
 
     def state_dict(self) -> State:
         """The embedding's constants."""
@@ -139,11 +145,17 @@ class RandomProjection:
 
     def footprint(self) -> int:
         """Bytes of the matrix and of the rotation."""
-        return 4 * (self._matrix.numel() + self.dims * self.dims * (self._rotation is not None))
+        rotation = 0 if self._rotation is None else self._rotation.numel()
+        return 4 * (self._matrix.numel() + rotation)
+
+    def projected_footprint(self) -> int:
+        """Bytes of the matrix and of a rotation."""
+        return 4 * (self._matrix.numel() + self.dims**2)
 
     def state_dict(self) -> State:
         """The rotation, and the seed and the constants that make the matrix."""
         state: State = {"dims": self.dims, "scale_input": self.scale_input, "seed": self.seed}
+        state["stack"] = self.stack
         if self._rotation is not None:
             state["rotation"] = self._rotation.numpy()
         return state
@@ -152,9 +164,11 @@ class RandomProjection:
         """Take over a rotation and make the matrix of a state's seed.
 
         Raises:
-            UserError: the state is of another number of dimensions.
+            UserError: the state is of another number of dimensions or frames.
         """
         _check_dims(self.dims, state_dict)
+        if int(state_dict["stack"]) != self.stack:
+            raise UserError(f"env.stack={self.stack}: the saved map has {state_dict['stack']}")
         wanted = int(state_dict["seed"]), float(state_dict["scale_input"])
         if wanted != (self.seed, self.scale_input):
             self.seed, self.scale_input = wanted

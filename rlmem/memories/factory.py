@@ -20,7 +20,8 @@ from rlmem.memories.samplers.uniform import CombinedSampler, LatestSampler, Unif
 from rlmem.memories.storages.compressed import CompressedFrameStorage
 from rlmem.memories.storages.dense import DenseStorage
 from rlmem.memories.storages.frames import FrameStorage
-from rlmem.memories.storages.map import MOST_RECORDS, MapStorage
+from rlmem.memories.storages.map import MapStorage
+from rlmem.memories.storages.map_records import MOST_RECORDS
 from rlmem.memories.storages.ring import RingStorage
 from rlmem.memories.storages.ring_kernels import ROW
 from rlmem.memories.writers.gwr import GWRWriter
@@ -134,21 +135,36 @@ def _ring(
 
 
 def _largest_map(make: Callable[..., ReplayMemory], budget: int) -> ReplayMemory:
-    """The map of as many nodes as the budget holds with two links and two edges a node.
+    """The map of as many nodes as the budget holds with two links and two edges a node; where
+    observations are compressed, as many as it would hold without them.
 
     Raises:
         UserError: not even three nodes fit.
     """
-    small, large = (sum(make(n).projected_footprint().values()) for n in (1000, 2000))
+    small, large = (_least_bytes(make(n)) for n in (1000, 2000))
     a_node = (large - small) / 1000
     empty = small - 1000 * a_node
-    nodes = int((budget - empty) / a_node)
-    if nodes < 3:
+    least = sum(make(3).projected_footprint().values())
+    if budget < least:
         raise UserError(
             f"memory.budget={budget}: a map takes {empty:.0f} bytes and {a_node:.0f} a node; use "
-            f"more than {empty + 3 * a_node:.0f}"
+            f"more than {least}"
         )
+    warmup = make(3).writer.warmup_footprint
+    if budget < warmup:
+        raise UserError(
+            f"memory.budget={budget}: the observations behind memory.metric.scale=auto take "
+            f"{warmup} bytes until it is known; use more, or fewer memory.metric.scale_samples"
+        )
+    nodes = max(3, int((budget - empty) / a_node))
     return make(min(nodes, MOST_RECORDS), budget)
+
+
+def _least_bytes(memory: ReplayMemory) -> int:
+    held = memory.projected_footprint()
+    if memory.storage.compresses:
+        held.pop("prototypes")
+    return sum(held.values())
 
 
 def _sampler(cfg: Any, capacity: int, batch_size: int) -> ReplaySampler:
@@ -211,6 +227,7 @@ def _map(
         stack=spec.stack,
         node_terminals=cfg.terminals == "node",
         evict=cfg.eviction == "lru",
+        budget=budget,
     )
     writer = GWRWriter(
         activation_threshold,

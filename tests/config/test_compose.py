@@ -13,7 +13,8 @@ from rlmem.config import CONF_DIR, check, check_evaluate, compose
 from rlmem.config.agents import AGENTS
 from rlmem.config.schema import RecommendedConfig, ThresholdConfig
 
-MEMORIES = ("none", "uniform", "cer", "per", "per_rank", "gwr")
+GWR = ("gwr", "gwr_plain", "gwr_released")
+MEMORIES = ("none", "uniform", "cer", "per", "per_rank", *GWR)
 NEEDED = {
     "atari": "env.game=seaquest",
     "gym": "env.id=CartPole-v1",
@@ -101,6 +102,24 @@ def test_no_memory_is_left_out() -> None:
 def test_the_sampler_is_chosen_apart(sampler: str) -> None:
     cfg = resolved("memory=per", "memory/storage=frames", f"memory/sampler={sampler}")
     assert (cfg.memory.storage.kind, cfg.memory.sampler.kind) == ("frames", sampler)
+
+
+@pytest.mark.parametrize("memory", GWR)
+@pytest.mark.parametrize("sampler", ["visits", "uniform", "prioritized"])
+def test_a_maps_sampler_is_chosen_apart(memory: str, sampler: str) -> None:
+    given = ["memory.prototype=exemplar", "memory.eviction=lru"]
+    cfg = resolved(f"memory={memory}", "env=pong", f"memory/sampler={sampler}", *given)
+    assert (cfg.memory.storage.kind, cfg.memory.sampler.kind) == ("map", sampler)
+    assert (cfg.memory.prototype, cfg.memory.eviction) == ("exemplar", "lru")
+
+
+def test_the_three_maps_are_the_sound_one_one_without_contexts_and_the_released_one() -> None:
+    keys = ("contexts", "links", "terminals", "episodes", "prototype", "eviction")
+    kinds = {name: resolved(f"memory={name}").memory for name in GWR}
+    assert [kinds["gwr"][key] for key in keys] == ["auto", True, "edge", "apart", "moving", "merge"]
+    assert kinds["gwr_plain"] == {**kinds["gwr"], "name": "gwr_plain", "contexts": 0}
+    released = {"contexts": 4, "links": False, "terminals": "node", "episodes": "joined"}
+    assert kinds["gwr_released"] == {**kinds["gwr"], "name": "gwr_released", **released}
 
 
 def test_the_thresholds_hold_the_studys_sixteen_pairs() -> None:

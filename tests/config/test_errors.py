@@ -8,7 +8,7 @@ from rlmem.errors import UserError
 
 MISTAKES = {
     # misspelt names
-    "memory=grw": "memory=grw: no such memory; did you mean gwr? Available: cer, gwr, none, per,",
+    "memory=grw": "memory=grw: no such memory; did you mean gwr? Available: cer, gwr, gwr_plain,",
     "logger=tensorboard": "logger=tensorboard: no such logger; available: csv, wandb",
     "logger=[csv,wandbb]": "logger=wandbb (in logger=[csv,wandbb]): no such logger; did you mean w",
     "env=road_runer": "env=road_runer: no such env; did you mean road_runner?",
@@ -61,6 +61,17 @@ MISTAKES = {
     "env=pong env.num_envs=3": "agent.train_every=4 with env.num_envs=3: 4 env steps a Trainer",
     "trainer.max_env_steps=500": "agent.learning_starts=1000: the run ends before, at trainer",
     "agent=ddpg env=pong": "agent=ddpg: its actions are continuous, those of env=pong are discrete",
+    "memory=gwr memory.contexts=-1": "memory.contexts=-1: must be auto or a whole number from 0",
+    "memory=gwr memory.contexts=many": "memory.contexts=many: must be auto or a whole number from",
+    "memory=gwr memory.contexts=2.5": "memory.contexts=2.5: must be auto or a whole number from 0",
+    "memory=gwr memory.prototype=average": "memory.prototype=average: no such prototype; available",
+    "memory=gwr memory.terminals=done": "memory.terminals=done: no such terminals; available: edge,",
+    "memory=gwr memory.episodes=join": "memory.episodes=join: no such episodes; did you mean joined",
+    "memory=gwr memory.eviction=fifo": "memory.eviction=fifo: no such eviction; available: lru, m",
+    "memory=gwr_plain memory/sampler=cer": "memory/sampler=cer: no such sampler",
+    "memory=gwr_plain memory/sampler=combined": "use memory/sampler=visits or uniform or prioritize",
+    "memory=gwr_released agent.n_step=3": "agent.n_step=3: memory.terminals=node and memory.episod",
+    "memory=gwr memory.episodes=joined agent.n_step=2": "have edges of one step; use agent.n_step=1",
     "agent=td3 env=reacher agent.network.action_layer=4": "makes 3 layers; use agent.network.actio",
 }
 

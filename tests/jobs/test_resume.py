@@ -153,10 +153,21 @@ def test_every_memory_resumes_bit_for_bit(
 
 
 @pytest.mark.slow
-def test_pong_with_gwr_resumes_bit_for_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run(tmp_path / "whole", *PONG)
-    stopped(monkeypatch, 320, tmp_path / "cut", *PONG)
-    run(tmp_path / "cut", *PONG, f"resume={tmp_path / 'cut'}")
+@pytest.mark.parametrize(
+    "more",
+    [
+        [],
+        ["memory.prototype=exemplar", "memory/sampler=prioritized", "memory.eviction=lru"],
+    ],
+    ids=["gwr", "exemplars"],
+)
+def test_pong_with_gwr_resumes_bit_for_bit(
+    more: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    overrides = [*PONG, *more]
+    run(tmp_path / "whole", *overrides)
+    stopped(monkeypatch, 320, tmp_path / "cut", *overrides)
+    run(tmp_path / "cut", *overrides, f"resume={tmp_path / 'cut'}")
     assert_same_run(tmp_path / "whole", tmp_path / "cut")
 
 

@@ -49,6 +49,38 @@ def test_several_updates_a_trainer_step_keep_the_ratio(tmp_path: Path) -> None:
 
 
 @slow
+@pytest.mark.parametrize(
+    "given",
+    [
+        ["memory=gwr_plain"],
+        ["memory=gwr_released", "env.num_envs=1"],
+        ["memory=gwr", "memory.prototype=exemplar"],
+        ["memory=gwr", "memory.eviction=lru", "memory.capacity=40", "threshold.activation=1"],
+        ["memory=gwr", "memory/sampler=uniform"],
+        ["memory=gwr", "memory/sampler=prioritized"],
+    ],
+    ids=" ".join,
+)
+def test_every_kind_of_map_trains_on_cartpole(given: list[str], tmp_path: Path) -> None:
+    summary = run(tmp_path, *given)
+    assert (summary["status"], summary["grad_steps"]) == ("finished", 201)
+    assert summary["transitions_seen"] == 300
+    assert 2 < summary["memory_entries"] <= 301
+    full = "memory.eviction=lru" in given
+    assert (summary["memory_entries"] == 40) == full
+
+
+@slow
+def test_a_released_map_of_exemplars_trains_on_a_real_game(tmp_path: Path) -> None:
+    map_ = ["memory=gwr_released", "memory.prototype=exemplar", "memory.metric.scale_samples=100"]
+    summary = run(tmp_path, *TINY_ATARI, *map_, "env=pong", "agent.n_step=1")
+    assert (summary["status"], summary["grad_steps"]) == ("finished", 26)
+    assert 0 < summary["memory_entries"] <= 300
+    # A node of averages would take 28,224 bytes; the projection alone takes 3.6 MB.
+    assert summary["memory_bytes"] < 5_000_000
+
+
+@slow
 def test_gwr_trains_on_a_real_game(tmp_path: Path) -> None:
     summary = run(tmp_path, *TINY_ATARI, *TINY_GWR, "env=road_runner")
     assert summary["status"] == "finished"

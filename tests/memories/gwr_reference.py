@@ -12,13 +12,18 @@ class Node:
     w: np.ndarray
     c: np.ndarray  # [K, d]
     h: float = 1.0
+    stamp: int = 0  # of its last visit
+    terminal: bool = True  # so far
 
 
 @dataclass
 class ReferenceGWR:
-    """Nodes, links {a, b} -> age, and edges (source, action, target, terminated, truncated, steps)
-    -> [count, reward]. `margin` is the narrowest decision so far: below float32's rounding error
-    the two implementations may rightly differ.
+    """Nodes, links {a, b} -> age, and edges -> [count, reward, action].
+
+    An edge is known by (source, target) with `node_terminals`, else by (source, target, action,
+    terminated, truncated, steps), where a continuous action (an array) is left out. `margin` is the
+    narrowest decision so far: below float32's rounding error the two implementations may rightly
+    differ.
     """
 
     dims: int
@@ -36,8 +41,15 @@ class ReferenceGWR:
     kappa: float = 1.05
     beta: float = 0.7
     phi: float = 0.7
+    scale: float = 1.0
+    links_on: bool = True
+    node_terminals: bool = False
+    joined: bool = False
+    evict: bool = False
+    moving: bool = True
     margin: float = np.inf
     pruned: int = 0
+    clock: int = 0
     nodes: dict[int, Node] = field(default_factory=dict)
     links: dict[frozenset, int] = field(default_factory=dict)
     edges: dict[tuple, list] = field(default_factory=dict)
@@ -47,36 +59,58 @@ class ReferenceGWR:
         self.alphas = alphas / alphas.sum()
         self.born = 0
         self.last: dict[int, int] = {}
+        self.before: dict[int, tuple] = {}
         self.pending: dict[int, list] = defaultdict(list)
-        self.global_contexts: dict[int, np.ndarray] = {}
+        self.global_contexts: dict[int, np.ndarray] = defaultdict(
+            lambda: np.zeros((self.contexts, self.dims))
+        )
 
     def step(self, env, observation, action, reward, following, terminated, truncated) -> None:
+        """A row, as it comes from an environment."""
+        if self.joined:
+            row = self.before.get(env)
+            self.arrive(env, observation, *(row or (None, 0.0, False)), False)
+            self.before[env] = (action, reward, terminated)
+            return
         if env not in self.last:
-            self.global_contexts[env] = np.zeros((self.contexts, self.dims))
-            self.last[env] = self.present(env, observation)
-        source = self.last[env]
-        node = self.present(env, following)
-        pending = self.pending[env]
-        # A node that was pruned while its edge waited has left the map, and its edge with it.
-        pending.append([source if source in self.nodes else None, action, 0.0, 0])
+            self.arrive(env, observation, None, 0.0, False, False)
+        self.arrive(env, following, action, reward, terminated, truncated)
+        if terminated or truncated:
+            self.last.pop(env, None)
+            self.global_contexts.pop(env)
+
+    def arrive(self, env, x, action, reward, terminated, truncated) -> None:
+        """Show an observation, to which an action led (None: it begins an episode)."""
+        node = self.present(env, x)
+        self.clock += 1
+        self.nodes[node].stamp = self.clock
+        self.nodes[node].terminal &= terminated
+        source, pending = self.last.get(env), self.pending[env]
+        if action is not None:
+            # A node that left the map while its edge waited took the edge with it.
+            pending.append([source if source in self.nodes else None, action, 0.0, 0])
         for entry in pending:
             entry[2] += self.gamma ** entry[3] * reward
             entry[3] += 1
-        done = terminated or truncated
-        while pending and (done or pending[0][3] == self.n_step):
+        while pending and (terminated or truncated or pending[0][3] == self.n_step):
             start, act, value, steps = pending.pop(0)
             if start is not None:
-                self.visit((start, act, node, terminated, truncated, steps), value)
+                self.visit(start, node, act, terminated, truncated, steps, value)
         self.last[env] = node
-        if done:
+        if terminated:
             del self.last[env]
 
-    def visit(self, key: tuple, value: float) -> None:
-        if key in self.edges:
-            count, old = self.edges[key]
-            self.edges[key] = [count + 1, self.phi * value + (1 - self.phi) * old]
-        else:
-            self.edges[key] = [1, value]
+    def visit(self, source, target, action, terminated, truncated, steps, value) -> None:
+        continuous, key = isinstance(action, np.ndarray), (source, target)
+        if not self.node_terminals:
+            key += (None if continuous else action, terminated, truncated, steps)
+        if key not in self.edges:
+            self.edges[key] = [1, value, action]
+            return
+        count, old, old_action = self.edges[key]
+        if continuous:
+            action = self.phi * action + (1 - self.phi) * old_action
+        self.edges[key] = [count + 1, self.phi * value + (1 - self.phi) * old, action]
 
     def insert(self, x: np.ndarray, contexts: np.ndarray) -> int:
         self.nodes[self.born] = Node(np.array(x, np.float64), contexts.copy())
@@ -98,32 +132,39 @@ class ReferenceGWR:
     def match(self, x: np.ndarray, contexts: np.ndarray) -> int:
         ranked = sorted((self.distance(x, contexts, n), i) for i, n in self.nodes.items())
         (d, b), (_, s) = ranked[:2]
+        activity = np.exp(-d / self.scale)
         self.margin = min(self.margin, *(v[0] - u[0] for u, v in pairwise(ranked[:3])))
-        self.margin = min(self.margin, abs(np.exp(-d) - self.activation_threshold))
+        self.margin = min(self.margin, abs(activity - self.activation_threshold))
         if self.habituation_threshold < 1:
             self.margin = min(self.margin, abs(self.nodes[b].h - self.habituation_threshold))
-        self.links[frozenset((b, s))] = 0
-        result = b
-        if (
-            np.exp(-d) < self.activation_threshold
-            and self.nodes[b].h <= self.habituation_threshold
-            and len(self.nodes) < self.capacity
-        ):
-            result = self.insert(x, contexts)
-            del self.links[frozenset((b, s))]
-            self.links[frozenset((b, result))] = self.links[frozenset((s, result))] = 0
+        new = activity < self.activation_threshold and (
+            self.nodes[b].h <= self.habituation_threshold
+        )
+        if new and self.evict and len(self.nodes) == self.capacity:
+            self.remove(min(self.nodes.keys() - {b, s}, key=lambda i: self.nodes[i].stamp))
+        if new and len(self.nodes) < self.capacity:
+            node = self.insert(x, contexts)
+            self.links.pop(frozenset((b, s)), None)
+            self.join(b, node)
+            self.join(s, node)
         else:
-            neighbours = [n for link in self.links if b in link for n in link - {b}]
+            node = b
+            self.join(b, s)
             self.adapt(b, x, contexts, self.eps_b, self.tau_b)
-            for n in neighbours:
+            for n in [n for link in self.links if b in link for n in link - {b}]:
                 self.adapt(n, x, contexts, self.eps_n, self.tau_n)
         self.age(b)
-        return result
+        return node
+
+    def join(self, a: int, b: int) -> None:
+        if self.links_on:
+            self.links[frozenset((a, b))] = 0
 
     def adapt(self, i: int, x: np.ndarray, contexts: np.ndarray, eps: float, tau: float) -> None:
         node = self.nodes[i]
-        node.w += eps * node.h * (x - node.w)
-        node.c += eps * node.h * (contexts - node.c)
+        if self.moving:
+            node.w += eps * node.h * (x - node.w)
+            node.c += eps * node.h * (contexts - node.c)
         node.h += tau * self.kappa * (1 - node.h) - tau
 
     def age(self, b: int) -> None:
@@ -138,7 +179,8 @@ class ReferenceGWR:
     def remove(self, n: int) -> None:
         self.pruned += 1
         del self.nodes[n]
-        self.edges = {k: v for k, v in self.edges.items() if n not in (k[0], k[2])}
+        self.links = {link: age for link, age in self.links.items() if n not in link}
+        self.edges = {k: v for k, v in self.edges.items() if n not in k[:2]}
         for pending in self.pending.values():
             for entry in pending:
                 entry[0] = None if entry[0] == n else entry[0]

@@ -1,5 +1,6 @@
 """memory.budget: all bytes counted, never passed, the oldest transitions go."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -30,12 +31,14 @@ def limited(
     sampler: str = "uniform",
     num_envs: int = 2,
     frame: tuple[int, ...] = FRAME,
+    more: Sequence[str] = (),
 ) -> ReplayMemory:
     overrides = [f"memory={sampler}", f"memory.budget={budget}", "env=pong"]
     overrides.append(f"memory/storage={'map' if kind == 'map' else kind}")
     if kind == "map":
         overrides += ["memory=gwr", "memory.metric.scale=1.0"]
-    cfg = compose("train", overrides)
+        overrides += ["threshold.activation=0.9", "threshold.habituation=0.5"]
+    cfg = compose("train", [*overrides, *more])
     spec = EnvSpec("ALE/Pong", "atari", num_envs, frame, np.dtype(np.uint8), 4, 6, 4)
     return make_memory(
         cfg.memory,
@@ -43,8 +46,8 @@ def limited(
         batch_size=8,
         n_step=2,
         gamma=0.9,
-        activation_threshold=0.9,
-        habituation_threshold=0.5,
+        activation_threshold=cfg.threshold.activation,
+        habituation_threshold=cfg.threshold.habituation,
         seed=0,
     )
 
@@ -305,6 +308,74 @@ def test_a_map_never_holds_more_than_its_budget(change: float) -> None:
     if change < 1.0:  # much merges: there are more edges than were reckoned with
         assert storage.num_edges > storage.projected_edges
     memory.check_valid()
+
+
+EXEMPLARS = ["memory.prototype=exemplar", "threshold.activation=1", "threshold.habituation=1"]
+
+
+@pytest.mark.parametrize(
+    ("eviction", "rows", "sampler"),
+    [
+        ("merge", 1, "visits"),
+        ("merge", 64, "prioritized"),
+        ("lru", 1, "prioritized"),
+        ("lru", 8, "uniform"),
+        ("lru", 300, "visits"),
+    ],
+)
+def test_exemplars_fill_a_budget_and_never_pass_it(eviction: str, rows: int, sampler: str) -> None:
+    """Compressible frames, then noise, then compressible ones; nodes come and go."""
+    budget = 1_000_000
+    more = [*EXEMPLARS, f"memory.eviction={eviction}", f"memory/sampler={sampler}"]
+    memory = limited(budget, "map", more=more)
+    storage: Any = memory.storage
+    most = 0
+    for change in (0.02, 1.0, 0.1):
+        envs = RandomEnvs(np.random.default_rng(0), FRAME, np.uint8, 2, 0.02, change)
+        for _ in range(900 // rows):
+            memory.extend(envs.block(rows))
+            if len(memory):
+                memory.sample(4)
+            most = max(most, held(memory))
+            assert most <= budget
+    assert most > 0.9 * budget
+    memory.check_valid()
+    newest = [envs.block(rows) for _ in range(-(-40 // rows))]
+    for block in newest:
+        memory.extend(block)
+    frames = storage.node_observations(storage.live_nodes())[:, -1:]
+    known = {frame.tobytes() for frame in frames}
+    shown = [frame for block in newest for frame in block["next"]["observation"]]
+    share = np.mean([frame.tobytes() in known for frame in shown])
+    assert share > 0.5 if eviction == "lru" else share == 0.0
+
+
+def test_a_budget_holds_more_exemplars_than_averages() -> None:
+    nodes = []
+    for more in ([], EXEMPLARS):
+        memory = limited(1_500_000, "map", more=more)
+        envs = RandomEnvs(np.random.default_rng(0), FRAME, np.uint8, 2, 0.02, 0.02)
+        for _ in range(60):
+            memory.extend(envs.block(40))
+        nodes.append(memory.storage.entries)
+    assert nodes[1] > 1.3 * nodes[0]
+
+
+@pytest.mark.parametrize("prototype", ["moving", "exemplar"])
+def test_the_scale_is_measured_within_the_budget(prototype: str) -> None:
+    more = [f"memory.prototype={prototype}", "memory.metric.scale=auto"]
+    budget = 1_500_000
+    memory = limited(budget, "map", more=more)
+    envs = RandomEnvs(np.random.default_rng(0), FRAME, np.uint8, 2, 0.02)
+    for _ in range(70):
+        memory.extend(envs.block(40))
+        assert held(memory) <= budget
+    assert memory.writer.scale is not None
+    assert held(memory) > 0.9 * budget
+    frame = (1, 60, 60)
+    with pytest.raises(UserError, match=r"or fewer memory\.metric\.scale_samples") as error:
+        limited(4_500_000, "map", frame=frame, more=more)
+    assert "\n" not in str(error.value)
 
 
 def test_a_map_without_room_for_three_nodes_is_one_line_that_says_what_has_room() -> None:

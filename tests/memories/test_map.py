@@ -15,33 +15,9 @@ from rlmem.memories.storages.map import MapStorage
 from rlmem.memories.storages.map_records import EDGE, HALF, NODE
 from rlmem.memories.writers.gwr import GWRWriter
 from tests.memories.helpers import run_measured
+from tests.memories.maps import corridor, image_block, image_map, small_map
 
 torch.set_num_threads(1)
-
-
-def corridor(rows, states, seed=0):
-    """Random steps along a line of states; every state is a node at activation threshold 1."""
-    rng = np.random.default_rng(seed)
-    position = np.full(rows + 1, states // 2)
-    action = rng.integers(2, size=rows)
-    for i in range(rows):
-        position[i + 1] = np.clip(position[i] + 2 * action[i] - 1, 0, states - 1)
-    frames = np.stack([position, position % 3], 1).astype(np.float32)
-    never = np.zeros((rows, 1), bool)
-    following = {"observation": frames[1:], "reward": action[:, None].astype(np.float32)}
-    following |= {"terminated": never, "truncated": never}
-    return {"observation": frames[:-1], "action": action, "next": following}
-
-
-def small_map(states=20, rows=400):
-    storage = MapStorage(100, (2,), np.float32, 2, num_actions=2)
-    settings = {"stack": 1, "num_envs": 1, "embedding": Identity((2,)), "max_age": 10**6}
-    settings |= {"eps_b": 0.0, "eps_n": 0.0}  # prototypes stand still: a node a state
-    writer = GWRWriter(1.0, 1.0, **settings)
-    writer.register_storage(storage)
-    if rows:
-        writer.extend(corridor(rows, states))
-    return storage, writer
 
 
 def test_a_sample_is_an_edge_between_two_prototypes():
@@ -186,41 +162,51 @@ def test_state_survives_a_folder(tmp_path):
     writer.loads(tmp_path / "writer")
 
 
-def test_a_state_of_another_shape_is_refused():
-    state = small_map()[0].state_dict()
-    for storage in (
-        MapStorage(100, (3,), np.float32, 2, num_actions=2),
-        MapStorage(100, (2,), np.uint8, 2, num_actions=2),
-        MapStorage(100, (2,), np.float32, 4, num_actions=2),
-        MapStorage(10, (2,), np.float32, 2, num_actions=2),
-        MapStorage(100, (2,), np.float32, 2, contexts=1, num_actions=2),
-    ):
-        with pytest.raises(UserError, match="saved map"):
-            storage.load_state_dict(state)
+def kind_of_map(**options):
+    options = {"num_actions": 2, **options}
+    key_dims = options.pop("embedding_dims", 2)
+    capacity, shape = options.pop("capacity", 100), options.pop("shape", (2,))
+    return MapStorage(capacity, shape, options.pop("dtype", np.float32), key_dims, **options)
 
 
 @pytest.mark.parametrize(
-    ("array", "field", "value"),
+    "other",
     [
-        ("nodes", "link", 0),
-        ("nodes", "out", 2),
-        ("nodes", "habituation", 2.0),
-        ("halves", "age", -1),
-        ("halves", "node", 7),
-        ("halves", "prev", 3),
-        ("edges", "count", 0),
-        ("edges", "source", 5),
-        ("edges", "in_prev", 4),
-        ("edges", "dirty", 0),
-        ("edges", "steps", 0),
+        {"shape": (3,)},
+        {"dtype": np.uint8},
+        {"dtype": np.uint8, "prototype": "exemplar"},
+        {"embedding_dims": 4},
+        {"embedding_dims": None},
+        {"capacity": 10},
+        {"contexts": 1},
+        {"node_terminals": True},
+        {"evict": True},
+        {"num_actions": 0, "action_shape": (1,)},
     ],
+    ids=str,
 )
-def test_check_valid_sees_damage(array, field, value):
+def test_a_state_of_another_kind_of_map_is_refused(other):
     storage, _ = small_map()
+    strange = kind_of_map(**other)
+    with pytest.raises(UserError, match="saved map"):
+        strange.load_state_dict(storage.state_dict())
+    with pytest.raises(UserError, match="saved map"):  # and the other way round
+        storage.load_state_dict({**strange.state_dict(), "book": storage.arrays.book})
     storage.check_valid()
-    getattr(storage.arrays, array)[field][1] = value
-    with pytest.raises(AssertionError):
-        storage.check_valid()
+
+
+def test_an_edge_that_took_the_place_of_a_removed_one_is_not_the_removed_ones_row():
+    storage, writer = image_map(0.99, metric_scale=2.0, max_age=1, prototype="exemplar")
+    block = image_block(np.random.default_rng(0), 600)
+    index = writer.extend(block).numpy()
+    assert storage.arrays.book[7] > storage.num_edges or (index < 0).any(), "nothing was removed"
+    made = index >= 0
+    sample = storage.get(index[made])
+    np.testing.assert_array_equal(sample["action"], block["action"][made])
+    rows = np.flatnonzero(made)
+    assert len(np.unique(index[made])) <= len(rows)
+    counts = np.bincount(index[made], minlength=int(storage.arrays.book[7]))
+    assert (counts <= storage.counts(np.arange(len(counts)))).all(), "a row names another's edge"
 
 
 def test_footprint_counts_used_records_and_never_passes_the_projection():

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torchrl.data.replay_buffers.storages import Storage
 
-from rlmem.memories.samplers.base import ReplaySampler, require_items
+from rlmem.memories.samplers.base import ReplaySampler, as_index, require_items
 from rlmem.memories.samplers.prioritized import PrioritizedSampler
 from rlmem.memories.samplers.sum_tree import SumTree
 from rlmem.memories.serialize import State
@@ -126,6 +126,23 @@ class PrioritizedEdgeSampler(PrioritizedSampler):
         require_items(storage)
         self.synchronise(storage)
         return super().sample(storage, batch_size)
+
+    def update_priority(
+        self, index: object, priority: object, *, storage: Storage | None = None
+    ) -> None:
+        """Set priorities from TD errors; edges that were removed since they were drawn stay out.
+
+        Args:
+            index: int64 [n].
+            priority: |TD error| [n] (its sign is dropped).
+
+        Raises:
+            ValueError: a priority is not finite.
+        """
+        edges = as_index(index)
+        known = self._tree.leaf(edges) > 0.0
+        given = torch.as_tensor(priority).reshape(-1).expand(len(edges))
+        super().update_priority(edges[known], given[torch.from_numpy(known)])
 
     def synchronise(self, storage: MapStorage) -> None:
         """Take in new edges and let go of removed ones."""

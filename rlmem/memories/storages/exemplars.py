@@ -13,7 +13,7 @@ import numpy as np
 from rlmem.memories.lazy import lazy_zeros
 from rlmem.memories.serialize import State
 from rlmem.memories.storages import codec
-from rlmem.memories.storages.arena import BLOB, SEGMENT, Arena
+from rlmem.memories.storages.arena import BLOB, RECORD, SEGMENT, Arena
 from rlmem.memories.storages.packing import Packer
 
 _HOLES = 4 * SEGMENT  # bytes of holes that are never worth the work
@@ -44,7 +44,7 @@ class ExemplarStore:
         self._blobs = lazy_zeros((capacity,), BLOB)  # size 0: no such node
         worst = capacity * self.longest * 5 // 4 + 2 * _HOLES
         self._arena = Arena(worst if budget is None else min(worst, budget + 2 * _HOLES))
-        self._size_held, self._mark = 0, 0  # bytes of strings; nodes that ever had one
+        self.size_held, self._mark = 0, 0  # bytes of strings; nodes that ever had one
         self._packer = Packer(level)
         self._references = np.zeros((codec.REFERENCES, words), np.uint64)
         self._known = np.zeros(1, np.int64)
@@ -80,7 +80,7 @@ class ExemplarStore:
 
     def _enter(self, node: int, string: np.ndarray) -> None:
         self._blobs[node : node + 1] = self._arena.put(string)
-        self._size_held += len(string)
+        self.size_held += len(string)
         self._mark = max(self._mark, node + 1)
 
     def release(self, nodes: np.ndarray) -> None:
@@ -89,13 +89,13 @@ class ExemplarStore:
         if not len(held):
             return
         self._arena.release(self._blobs[held])
-        self._size_held -= int(self._blobs["size"][held].sum())
+        self.size_held -= int(self._blobs["size"][held].sum())
         self._blobs["size"][held] = 0
-        self.repack(self._size_held // 4 + _HOLES)
+        self.repack(self.size_held // 4 + _HOLES)
 
     def repack(self, holes: int) -> None:
         """Put the strings together if there are more than so many bytes between them."""
-        if self._arena.occupied - self._size_held > holes:
+        if self._arena.occupied - self.size_held > holes:
             held = np.flatnonzero(self._blobs["size"][: self._mark])
             self._blobs[held] = self._arena.repack(self._blobs[held])
 
@@ -125,9 +125,11 @@ class ExemplarStore:
     @property
     def nbytes(self) -> int:
         """Bytes held, without the 12 a node that say where its string lies."""
+        return self._arena.nbytes + self._own_bytes(int(self._known[0]))
+
+    def _own_bytes(self, references: int) -> int:
         work = self._newest, self._heads, self._values, self._ends, self._places
-        own = int(self._known[0]) * self._references[0].nbytes + sum(a.nbytes for a in work)
-        return int(self._arena.nbytes + own)
+        return references * self._references[0].nbytes + sum(a.nbytes for a in work)
 
     def growth(self, count: int) -> int:
         """Bytes that so many observations more may take at the worst."""
@@ -136,17 +138,18 @@ class ExemplarStore:
         references = (codec.REFERENCES - int(self._known[0])) * self._references[0].nbytes
         return int(self._arena.missing(count * self.longest) + references)
 
-    @property
-    def likely_size(self) -> int:
-        """Bytes of a string, as of those so far; at the worst before the first."""
-        held = np.count_nonzero(self._blobs["size"][: self._mark])
-        return self._size_held // held if held else self.longest
+    def projected(self, nodes: int) -> int:
+        """Bytes held with so many strings as those so far; the longest before the first."""
+        held = int(np.count_nonzero(self._blobs["size"][: self._mark]))
+        size = nodes * (self.size_held // held if held else self.longest)
+        segments = -(-size // SEGMENT)
+        return segments * (SEGMENT + RECORD) + self._own_bytes(codec.REFERENCES)
 
     def clear(self) -> None:
         """Let go of everything; the references stay."""
         self._arena.clear()
         self._blobs["size"][: self._mark] = 0
-        self._size_held = self._mark = 0
+        self.size_held = self._mark = 0
 
     def state_dict(self, nodes: int) -> State:
         """Strings of the first `nodes` nodes and the references."""
@@ -171,9 +174,9 @@ class ExemplarStore:
 
     def check_valid(self, live: np.ndarray) -> None:
         """Exactly the live nodes (int [n]) have an observation; the arena holds nothing else."""
-        assert np.array_equal(np.flatnonzero(self._blobs["size"]), live), "lost exemplars"
-        assert self._blobs["size"][live].sum() == self._size_held, "miscounted bytes"
-        assert not len(live) or live[-1] < self._mark, "an exemplar past the mark"
-        holes = self._arena.occupied - self._size_held
-        assert holes <= self._size_held // 4 + _HOLES + SEGMENT, "holes between the exemplars"
+        held = np.flatnonzero(self._blobs["size"][: self._mark])
+        assert np.array_equal(held, live), "lost exemplars"
+        assert self._blobs["size"][live].sum() == self.size_held, "miscounted bytes"
+        holes = self._arena.occupied - self.size_held
+        assert holes <= self.size_held // 4 + _HOLES + SEGMENT, "holes between the exemplars"
         self._arena.check_valid(self._blobs[live])

@@ -23,39 +23,27 @@ import torch
 from tensordict import TensorDict
 
 from rlmem.errors import UserError
-from rlmem.memories.lazy import lazy_zeros
 from rlmem.memories.serialize import State
 from rlmem.memories.storages.base import ReplayStorage, make_sample
 from rlmem.memories.storages.exemplars import ExemplarStore
+from rlmem.memories.storages.map_budget import MapBudget, record_bytes
+from rlmem.memories.storages.map_checks import check_map
 from rlmem.memories.storages.map_records import (
-    CHUNK,
-    EDGE,
-    EDGE_FREE,
     EDGE_MARK,
     EDGES,
-    HALF,
-    HEAD,
-    LINK_FREE,
     LINK_MARK,
     LINKS,
     MADE,
-    NODE,
-    NODE_FREE,
+    MOST_RECORDS,
     NODE_MARK,
     NODES,
-    PASSED,
     REMOVED,
     TOUCHED,
-    MapArrays,
-    check_map,
-    columns,
+    clear,
+    empty_map,
+    reserve,
 )
-
-_EDGE_BYTES = EDGE.itemsize + 4  # with its place in the log of touched edges
-_FIRST_RECORDS = 1024
-FORMAT = 2  # of a saved map
-_BY_NODE = ("prototypes", "tails", "contexts", "alive", "terminal", "stamps")
-MOST_RECORDS = 2**30  # of a kind: positions are int32, those of half-links too
+from rlmem.memories.storages.map_state import check_state, fill_map, read_map
 
 
 class MapStorage(ReplayStorage):
@@ -78,7 +66,9 @@ class MapStorage(ReplayStorage):
         stack: frames along the first axis of a uint8 observation.
         node_terminals: a node is terminal while each of its visits was, and an edge is known by
             its nodes alone, the newest action and reward dominating (the released code).
-        evict: what a full map does; False: it takes no more nodes.
+        evict: a full map lets go of the node that has gone longest without a visit; False: it
+            takes no more nodes.
+        budget: bytes that the memory may take, so that no address space is asked for beyond them.
 
     Raises:
         UserError: a size or the dtype cannot be used.
@@ -98,6 +88,7 @@ class MapStorage(ReplayStorage):
         stack: int = 1,
         node_terminals: bool = False,
         evict: bool = False,
+        budget: int | None = None,
     ) -> None:
         if not 3 <= capacity <= MOST_RECORDS:
             raise UserError(
@@ -124,32 +115,25 @@ class MapStorage(ReplayStorage):
         self.num_actions, self.action_shape = num_actions, tuple(action_shape)
         self.prototype = prototype
         compressed = prototype == "exemplar" and self.dtype == np.uint8
-        self._exemplars = (
-            ExemplarStore(capacity, self.observation_shape, stack) if compressed else None
+        self.compresses = compressed
+        self.exemplars = (
+            ExemplarStore(capacity, self.observation_shape, stack, budget=budget)
+            if compressed
+            else None
         )
-        held = 0 if compressed or self.keys_are_observations else capacity
-        width = min(HEAD, self.embedding_dims)
-        self.arrays = MapArrays(
-            prototypes=lazy_zeros((held, size), self.dtype, huge=True),
-            heads=lazy_zeros((width, capacity), np.float32),
-            tails=lazy_zeros((capacity, self.embedding_dims - width), np.float32),
-            contexts=lazy_zeros((capacity * contexts, self.embedding_dims), np.float32),
-            alive=lazy_zeros((capacity,), np.uint8),
-            nodes=lazy_zeros((capacity,), NODE),
-            terminal=lazy_zeros((capacity if node_terminals else 0,), np.int8),
-            stamps=lazy_zeros((capacity if evict else 0,), np.int64),
-            halves=np.empty(2 * _FIRST_RECORDS, HALF),
-            edges=np.empty(_FIRST_RECORDS, EDGE),
-            actions=np.empty(
-                (_FIRST_RECORDS, math.prod(action_shape) if action_shape else 0), "f4"
-            ),
-            touched=np.empty(_FIRST_RECORDS, np.int32),
-            removed=lazy_zeros((capacity + CHUNK if compressed else 0,), np.int32),
-            book=np.empty(12, np.int64),
-            limits=np.array([capacity, MOST_RECORDS, MOST_RECORDS]),
+        self.arrays = empty_map(
+            capacity,
+            0 if compressed or self.keys_are_observations else capacity,
+            size,
+            self.dtype,
+            self.embedding_dims,
+            contexts=contexts,
+            action_dims=math.prod(self.action_shape) if self.action_shape else 0,
+            terminals=node_terminals,
+            stamps=evict,
+            removed=compressed,
         )
-        self._budget: int | None = None
-        self._slot_bytes = 0  # of an edge, elsewhere
+        self._budget: MapBudget | None = None
         self._empty()
 
     unit = "nodes"
@@ -194,8 +178,8 @@ class MapStorage(ReplayStorage):
         """Prototypes of live nodes (int [n]) as observations [n, *observation_shape]."""
         if self.keys_are_observations:
             rows = self.node_keys(nodes)
-        elif self._exemplars is not None:
-            rows = self._exemplars.get(nodes)
+        elif self.exemplars is not None:
+            rows = self.exemplars.get(nodes)
         else:
             rows = self.arrays.prototypes.take(nodes, axis=0)
         return rows.reshape(-1, *self.observation_shape)
@@ -216,15 +200,15 @@ class MapStorage(ReplayStorage):
             born: int [n], the node that each observation made, -1 where it made none.
             observations: uint8 [n, P].
         """
-        if self._exemplars is None:
+        if self.exemplars is None:
             return
         a = self.arrays
         if a.book[REMOVED]:
-            self._exemplars.release(np.unique(a.removed[: a.book[REMOVED]]))
+            self.exemplars.release(np.unique(a.removed[: a.book[REMOVED]]))
             a.book[REMOVED] = 0
         for row in np.flatnonzero(born >= 0).tolist():
             if a.alive[born[row]]:
-                self._exemplars.put(int(born[row]), observations[row])
+                self.exemplars.put(int(born[row]), observations[row])
 
     def link_pairs(self) -> np.ndarray:
         """The two nodes of each live link, int64 [num_links, 2]."""
@@ -241,42 +225,16 @@ class MapStorage(ReplayStorage):
 
     def reserve(self, links: int, edges: int) -> None:
         """Make room for so many more links and edges: existing positions stay."""
-        a = self.arrays
-        missing = links - (len(a.halves) // 2 - self.num_links)
-        if missing > 0:
-            size = 2 * (len(a.halves) // 2 + max(missing, len(a.halves) // 4))
-            a = a._replace(halves=_grown(a.halves, size, 2 * a.book[LINK_MARK]))
-        missing = edges - (len(a.edges) - self.num_edges)
-        if missing > 0:
-            size = len(a.edges) + max(missing, len(a.edges) // 2)
-            a = a._replace(
-                edges=_grown(a.edges, size, a.book[EDGE_MARK]),
-                actions=_grown(a.actions, size, a.book[EDGE_MARK]),
-                touched=_grown(a.touched, size, a.book[TOUCHED]),
-            )
-        self.arrays = a
+        self.arrays = reserve(self.arrays, links, edges)
 
     def limit_bytes(self, budget: int, slot_bytes: int) -> None:
-        self._budget, self._slot_bytes = budget, slot_bytes
+        self._budget = MapBudget(self, budget, slot_bytes)
 
     def limit_growth(self, nodes: int, links: int, edges: int) -> None:
-        """Let the map grow by as much of this as its budget has room for; records that were freed
-        can always be used again. Links and edges go before nodes, which are of use only with them.
-        """
-        if self._budget is None:
-            return
-        book, held = self.arrays.book, sum(self.footprint().values())
-        left = self._budget - held - self._slot_bytes * int(book[EDGE_MARK])
-        node, link, edge = (sum(self._held(*one).values()) for one in np.eye(3, dtype=int).tolist())
-        edge += self._slot_bytes
-        if self._exemplars is not None:
-            node += self._exemplars.longest
-            left -= self._exemplars.growth(nodes) - nodes * self._exemplars.longest
-        edges = max(0, min(edges, left // (edge + 2 * link)))
-        links = min(links, 2 * edges)
-        nodes = max(0, min(nodes, (left - edges * edge - links * link) // node))
-        most = book[[NODE_MARK, LINK_MARK, EDGE_MARK]] + [nodes, links, edges]
-        self.arrays.limits[:] = np.minimum(most, [self.capacity, MOST_RECORDS, MOST_RECORDS])
+        """Let the map take so many new nodes, links and edges, or as many as its budget has room
+        for; of links and edges, those that were freed can always be used again."""
+        if self._budget is not None:
+            self._budget.limit_growth(nodes, links, edges)
 
     def set(self, cursor: Any, data: Any, *, set_cursor: bool = True) -> None:
         """A map has no slots to be set.
@@ -349,31 +307,17 @@ class MapStorage(ReplayStorage):
         return touched, made
 
     def _empty(self) -> None:
-        book = self.arrays.book
-        if self._exemplars is not None:
-            self._exemplars.clear(int(book[NODE_MARK]))
-        book[:] = 0
-        book[[NODE_FREE, LINK_FREE, EDGE_FREE]] = -1
-
-    def _held(self, nodes: int, links: int, edges: int) -> dict[str, int]:
-        a = self.arrays
-        state = NODE.itemsize + 1 + (len(a.terminal) > 0) + 8 * (len(a.stamps) > 0)
-        return {
-            "prototypes": nodes * a.prototypes.strides[0] if len(a.prototypes) else 0,
-            "embeddings": nodes * self.embedding_dims * 4,
-            "contexts": nodes * self.contexts * self.embedding_dims * 4,
-            "node_state": nodes * state,
-            "links": links * 2 * HALF.itemsize,
-            "edges": edges * (_EDGE_BYTES + 4 * a.actions.shape[1]),
-        }
+        if self.exemplars is not None:
+            self.exemplars.clear()
+        clear(self.arrays)
 
     def footprint(self) -> dict[str, int]:
         """Component -> bytes held: all records up to the high-water marks, free ones as well."""
         book = self.arrays.book
-        nodes = int(book[NODE_MARK])
-        held = self._held(nodes, int(book[LINK_MARK]), int(book[EDGE_MARK]))
-        if self._exemplars is not None:
-            held["prototypes"] += self._exemplars.nbytes(nodes)
+        marks = int(book[NODE_MARK]), int(book[LINK_MARK]), int(book[EDGE_MARK])
+        held = record_bytes(self.arrays, *marks)
+        if self.exemplars is not None:
+            held["prototypes"] += self.exemplars.nbytes
         return held
 
     @property
@@ -388,34 +332,14 @@ class MapStorage(ReplayStorage):
         env step adds at most one edge and two links). Where most observations merge there are more
         edges a node, at 44 bytes each.
         """
-        held = self._held(self.capacity, 2 * self.capacity, self.projected_edges)
-        if self._exemplars is not None:
-            a_node = self._exemplars.likely_node(int(self.arrays.book[NODE_MARK]))
-            held["prototypes"] += self.capacity * a_node
+        held = record_bytes(self.arrays, self.capacity, 2 * self.capacity, self.projected_edges)
+        if self.exemplars is not None:
+            held["prototypes"] += self.exemplars.projected(self.capacity)
         return held
 
     def state_dict(self) -> State:
         """Views of the used parts; records go field by field ("edges.reward")."""
-        a = self.arrays
-        nodes, halves = int(a.book[NODE_MARK]), 2 * int(a.book[LINK_MARK])
-        state: State = {
-            "format": FORMAT,
-            "prototypes": a.prototypes[:nodes],
-            "heads": a.heads[:, :nodes],
-            "tails": a.tails[:nodes],
-            "contexts": a.contexts[: nodes * self.contexts],
-            "alive": a.alive[:nodes],
-            "terminal": a.terminal[:nodes],
-            "stamps": a.stamps[:nodes],
-            "actions": a.actions[: int(a.book[EDGE_MARK])],
-            "book": a.book,
-        }
-        state |= columns("nodes", a.nodes[:nodes])
-        state |= columns("halves", a.halves[:halves])
-        state |= columns("edges", self._edges)
-        if self._exemplars is not None:
-            state |= self._exemplars.state_dict(nodes)
-        return state
+        return read_map(self.arrays, self.exemplars)
 
     def load_state_dict(self, state_dict: State) -> None:
         """Take over a map; all its edges count as touched.
@@ -424,53 +348,14 @@ class MapStorage(ReplayStorage):
             UserError: the state is of a map of other shapes or with more nodes than the capacity,
                 or of an earlier version.
         """
-        if state_dict.get("format") != FORMAT:
-            raise UserError("the saved map is of another version of rlmem; train it anew")
-        book = np.array(state_dict["book"])
-        nodes, halves, edges = int(book[NODE_MARK]), 2 * int(book[LINK_MARK]), int(book[EDGE_MARK])
-        a = self.arrays
-        for name in _BY_NODE:
-            rows, own = state_dict[name], getattr(a, name)
-            if rows.dtype != own.dtype or rows.shape[1:] != own.shape[1:] or len(rows) > len(own):
-                raise UserError(
-                    f"the saved map's {name} are {rows.dtype} {rows.shape}, this map's {own.dtype} "
-                    f"{own.shape}: give the capacity, observation, embedding, contexts, prototype "
-                    "and terminals it had"
-                )
-        if len(state_dict["contexts"]) != nodes * self.contexts:
-            raise UserError(f"memory.contexts={self.contexts}: the saved map has another number")
-        if (
-            len(state_dict["heads"]) != len(a.heads)
-            or state_dict["actions"].shape[1:] != (a.actions.shape[1:])
-        ):
-            raise UserError("the saved map has keys or actions of other dimensions")
-        if ("exemplars.sizes" in state_dict) != (self._exemplars is not None):
-            raise UserError(f"memory.prototype={self.prototype}: the saved map has the other kind")
+        check_state(state_dict, self.arrays, self.exemplars)
+        book = state_dict["book"]
         self._empty()
-        self.reserve(halves // 2, edges)
-        a = self.arrays
-        for name in _BY_NODE:
-            getattr(a, name)[: len(state_dict[name])] = state_dict[name]
-        a.heads[:, :nodes] = state_dict["heads"]
-        a.actions[:edges] = state_dict["actions"]
-        for name, size in (("nodes", nodes), ("halves", halves), ("edges", edges)):
-            for field, column in columns(name, getattr(a, name)[:size]).items():
-                column[:] = state_dict[field]
-        if self._exemplars is not None:
-            self._exemplars.load_state_dict(state_dict, nodes)
-        a.book[:] = book
-        a.edges["dirty"][:edges] = PASSED
-        a.touched[:edges] = np.arange(edges)
-        a.book[TOUCHED] = edges
+        self.reserve(int(book[LINK_MARK]), int(book[EDGE_MARK]))
+        fill_map(state_dict, self.arrays, self.exemplars)
 
     def check_valid(self) -> None:
         """Assert that lists, counts, ages and free lists agree: O(nodes + links + edges)."""
         check_map(self.arrays)
-        if self._exemplars is not None:
-            self._exemplars.check_valid(self.live_nodes(), int(self.arrays.book[NODE_MARK]))
-
-
-def _grown(array: np.ndarray, size: int, used: int) -> np.ndarray:
-    grown = np.empty((size, *array.shape[1:]), array.dtype)
-    grown[:used] = array[:used]
-    return grown
+        if self.exemplars is not None:
+            self.exemplars.check_valid(self.live_nodes())

@@ -42,7 +42,7 @@ from rlmem.memories.storages.map_records import (
 _SUMS = {"reassoc", "contract", "nsz"}
 _GUESSES = 4  # links and edges of the node before that are tried first
 _ROUNDING = 1.0 + 1e-5
-_SLACK = 1.02
+_SLACK = 1.2
 
 
 @njit(cache=True)
@@ -214,6 +214,7 @@ def _insert(m, search, x, z, contexts, row):
         node = m.book[NODE_MARK]
         m.book[NODE_MARK] += 1
     m.book[NODES] += 1
+    m.limits[3] -= 1
     m.alive[node] = LIVE
     n = m.nodes[node]
     n.habituation, n.firings, n.merges = 1.0, 0, 0
@@ -263,7 +264,7 @@ def _measure(m, z, row, contexts, alphas, node, limit):
         gap = m.heads[k, node] - z[row, k]
         total += gap * gap
     if m.tails.shape[1] > 0:
-        if alphas[0] * np.sqrt(total) > limit:
+        if alphas[0] * np.sqrt(np.float64(total)) > limit:  # as below: ties stay ties
             return np.inf
         total += _squared_gap(m.tails, node, z, row, width)
     d = alphas[0] * np.sqrt(np.float64(total))
@@ -326,26 +327,38 @@ def _head_gaps(heads, first, size, z, row, gaps):
 
 
 @njit(cache=True)
-def _open_block(m, streams, events, z, start, stop, alphas, search):
-    """List, for each sample of a block, the nodes that may be its two nearest.
+def _drop_far(search, slot):
+    """Take from a sample's candidates those that the bound has left behind."""
+    kept = 0
+    for i in range(search.counts[slot]):
+        if search.near[slot, i] <= search.bounds[slot]:
+            search.candidates[slot, kept] = search.candidates[slot, i]
+            search.near[slot, kept] = search.near[slot, i]
+            kept += 1
+    search.counts[slot] = kept
+
+
+@njit(cache=True)
+def _sweep(m, streams, events, z, start, stop, base, alphas, search):
+    """Find the two nearest nodes of the samples [start, stop) of the block that begins at `base`,
+    and list for each the nodes that may become one of the two when others move.
 
     The squared gap over the first coordinates is at most the whole distance: nobody is missed whose
     gap is within the distance of the second nearest so far, which is measured as the nodes go by.
-    A tile of nodes is read once for the whole block. A list that is full is marked by a count past
-    its end.
+    A tile of nodes is read once for all samples. A list that is full is marked by a count past its
+    end.
     """
     depth, room = alphas.shape[0] - 1, search.candidates.shape[1]
     for row in range(start, stop):
-        env = events[row].env
+        env, slot = events[row].env, row - base
         contexts = streams.contexts[env * depth : (env + 1) * depth]
-        found = search.found[row - start]
-        _guess(m, z, row, contexts, alphas, streams.last[env], found)
-        search.bounds[row - start] = _bound(found, alphas)
-    search.counts[:] = 0
+        _guess(m, z, row, contexts, alphas, streams.last[env], search.found[slot])
+        search.bounds[slot] = _bound(search.found[slot], alphas)
+        search.counts[slot] = 0
     for first in range(0, m.book[NODE_MARK], TILE):
         size = min(TILE, m.book[NODE_MARK] - first)
         for row in range(start, stop):
-            slot = row - start
+            slot = row - base
             least = _head_gaps(m.heads, first, size, z, row, search.gaps)
             if least > search.bounds[slot]:
                 continue
@@ -356,15 +369,20 @@ def _open_block(m, streams, events, z, start, stop, alphas, search):
                 node = first + j
                 if search.gaps[j] > search.bounds[slot] or m.alive[node] == GONE:
                     continue
+                if search.counts[slot] == room:
+                    _drop_far(search, slot)
                 if search.counts[slot] < room:
                     search.candidates[slot, search.counts[slot]] = node
+                    search.near[slot, search.counts[slot]] = search.gaps[j]
                 search.counts[slot] += 1
                 limit = found[1].distance
                 d = _measure(m, z, row, contexts, alphas, node, limit)
-                if d < limit:
+                if d <= limit:
                     _consider(found, d, node)
                     search.bounds[slot] = _bound(found, alphas)
-    search.state[CHANGED] = 0
+    for row in range(start, stop):
+        if search.counts[row - base] <= room:
+            _drop_far(search, row - base)
 
 
 @njit(cache=True)
@@ -388,46 +406,37 @@ def _close_block(m, search):
 
 
 @njit(cache=True)
-def nearest(m, z, row, contexts, alphas, slot, search):
+def nearest(m, streams, events, z, row, base, contexts, alphas, search):
     """Best and second-best node of a sample and the best one's distance; of equals, the first.
 
-    alphas[0] times the distance of the embeddings is a lower bound of the whole distance, and a
-    part of its coordinates bounds that: only nodes under the second best so far are measured in
-    full. The candidates listed when the block began stand for all nodes that have not changed
-    since, as long as the second best lies within the bound that they were listed by; else, as for
-    a list that overflowed, all nodes are looked through again.
+    What the block's sweep found holds while no node has changed. Else the candidates that it listed
+    stand for all nodes that have not changed since, as long as the second best lies within the
+    bound that they were listed by; failing that, or where a list overflowed, the sample is swept
+    for again.
     """
-    found = search.found[slot]
-    if search.state[CHANGED] == 0 and search.counts[slot] >= 0:
+    slot = row - base
+    found, changed, count = search.found[slot], search.state[CHANGED], search.counts[slot]
+    if (
+        changed == 0
+        and found[1].node >= 0
+        and m.alive[found[0].node] != GONE
+        and m.alive[found[1].node] != GONE
+    ):
         return found[0].node, found[1].node, found[0].distance
     for k in range(2):
         found[k].distance, found[k].node = np.inf, -1
-    bound = np.float64(search.bounds[slot])
-    count = search.counts[slot]
-    changed = search.state[CHANGED]
     whole = count <= search.candidates.shape[1] and changed <= search.changed.shape[0]
     if whole:
-        for i in range(count):
-            node = search.candidates[slot, i]
+        for i in range(count + changed):
+            node = search.candidates[slot, i] if i < count else search.changed[i - count]
             if m.alive[node] != GONE:
-                _consider(
-                    found, _measure(m, z, row, contexts, alphas, node, found[1].distance), node
-                )
-        for i in range(changed):
-            node = search.changed[i]
-            if m.alive[node] != GONE:
-                _consider(
-                    found, _measure(m, z, row, contexts, alphas, node, found[1].distance), node
-                )
+                d = _measure(m, z, row, contexts, alphas, node, found[1].distance)
+                _consider(found, d, node)
         least = found[1].distance / alphas[0]
-        whole = least * least * _ROUNDING <= bound
+        whole = least * least * _ROUNDING <= search.bounds[slot]
     if not whole:
         search.state[RESCANS] += 1
-        for node in range(m.book[NODE_MARK]):
-            if m.alive[node] != GONE:
-                _consider(
-                    found, _measure(m, z, row, contexts, alphas, node, found[1].distance), node
-                )
+        _sweep(m, streams, events, z, row, row + 1, base, alphas, search)
     return found[0].node, found[1].node, found[0].distance
 
 
@@ -522,7 +531,7 @@ def _age_links(m, streams, b, max_age):
 
 @njit(cache=True)
 def _evict(m, streams, b, s):
-    """Make room: the node that has gone longest without firing goes, but neither b nor s."""
+    """Make room: the node that has gone longest without a visit goes, but neither b nor s."""
     oldest = -1
     for node in range(m.book[NODE_MARK]):
         if m.alive[node] == GONE or node in (b, s):
@@ -537,17 +546,18 @@ def _evict(m, streams, b, s):
 def _room(m, streams, rule, b, s):
     """Whether a node can be inserted, after an eviction where the map evicts."""
     links = 2 if rule.links else 0
-    if rule.evict and m.book[NODES] >= m.limits[0] and m.book[NODES] > 2:
+    full = m.book[NODES] >= m.limits[0] or m.limits[3] <= 0
+    if rule.evict and full and m.book[NODES] > 2:
         _evict(m, streams, b, s)
-    return m.book[NODES] < m.limits[0] and m.book[LINKS] + links <= m.limits[1]
+    return m.book[NODES] < m.limits[0] and m.limits[3] > 0 and m.book[LINKS] + links <= m.limits[1]
 
 
 @njit(cache=True)
-def _present(m, streams, rule, search, x, z, contexts, row, slot):
+def _present(m, streams, rule, search, events, x, z, contexts, row, base):
     """Insert a sample or merge it; returns its node."""
     if m.book[NODES] < 2:
         return _insert(m, search, x, z, contexts, row)
-    b, s, distance = nearest(m, z, row, contexts, rule.alphas, slot, search)
+    b, s, distance = nearest(m, streams, events, z, row, base, contexts, rule.alphas, search)
     node = b
     m.nodes[b].firings += 1
     half = find_link(m, b, s) if rule.links else -1
@@ -617,6 +627,10 @@ def _advance(m, streams, rule, event, action, node, index):
                 m, pending[k].node, node, pending[k], streams.actions[env, k],
                 event.terminated, event.truncated, rule,
             )  # fmt: skip
+            if edge >= 0 and m.edges[edge].count == 1:  # perhaps a removed one's position
+                for row in range(index.shape[0]):
+                    if index[row] == edge:
+                        index[row] = -1
             if pending[k].row >= 0:
                 index[pending[k].row] = edge
     for k in range(due, last + 1):
@@ -646,11 +660,12 @@ def walk(m, streams, rule, search, events, actions, x, z, index):
         if i % size == 0:
             _close_block(m, search)
             stop = min(i + size, events.shape[0])
-            _open_block(m, streams, events, z, i, stop, rule.alphas, search)
+            _sweep(m, streams, events, z, i, stop, i, rule.alphas, search)
+            search.state[CHANGED] = 0
         event = events[i]
         env = event.env
         contexts = streams.contexts[env * depth : (env + 1) * depth]
-        node = _present(m, streams, rule, search, x, z, contexts, i, i % size)
+        node = _present(m, streams, rule, search, events, x, z, contexts, i, i - i % size)
         _follow(m, contexts, node, rule.context_beta)
         if rule.evict:
             m.book[CLOCK] += 1

@@ -1,8 +1,10 @@
-"""The records of a GWR map and the invariants that hold between them."""
+"""The records of a GWR map, its arrays, and the work space of its search."""
 
 from typing import NamedTuple
 
 import numpy as np
+
+from rlmem.memories.lazy import lazy_zeros
 
 _I4, _F4, _U1 = np.int32, np.float32, np.uint8
 NODE = np.dtype(
@@ -27,9 +29,12 @@ EDGES, EDGE_MARK, EDGE_FREE, TOUCHED, CLOCK, REMOVED = 6, 7, 8, 9, 10, 11
 GONE, LIVE, LIVE_CHANGED = 0, 1, 2  # `alive` of a node; the last only while a block is walked
 PASSED, MADE = 1, 2  # `dirty` of an edge since the last drain
 UNSEEN = -1  # `terminal` of a node that no observation has come to yet
+MOST_RECORDS = 2**30  # of a kind: positions are int32, those of half-links too
+ENDLESS = 2**62  # insertions, where nothing limits them
 HEAD = 32  # coordinates that the search reads of every node
 CHUNK = 32  # observations embedded at once: 32 Atari stacks are 3.6 MB of float32
-TILE = 64  # nodes whose first coordinates stay in the nearest cache while a block is measured
+TILE = 256  # nodes whose first coordinates stay in the nearest cache while a block is measured
+_FIRST_RECORDS = 1024
 _BLOCK, _CANDIDATES, _CHANGED = 8, 1024, 1024
 CHANGED, RESCANS = 0, 1  # places in `search.state`
 FOUND = np.dtype([("distance", np.float64), ("node", np.int64)])
@@ -56,7 +61,77 @@ class MapArrays(NamedTuple):
     touched: np.ndarray  # int32 [edges], edges whose count changed since the last drain
     removed: np.ndarray  # int32 [nodes], removed since the exemplars were seen to; [0] if none
     book: np.ndarray  # int64 [12]
-    limits: np.ndarray  # int64 [3], most live nodes, links and edges for now
+    limits: np.ndarray  # int64 [4], most live nodes, links and edges for now; insertions left
+
+
+def empty_map(
+    capacity: int,
+    prototypes: int,
+    size: int,
+    dtype: np.dtype,
+    dims: int,
+    *,
+    contexts: int,
+    action_dims: int,
+    terminals: bool,
+    stamps: bool,
+    removed: bool,
+) -> MapArrays:
+    """The arrays of a map without nodes; `clear` sets its book.
+
+    Args:
+        capacity: most nodes.
+        prototypes: as many are held as rows of `size` values of `dtype`.
+        dims: of the keys and of each of the `contexts` vectors.
+        terminals, stamps, removed: whether these arrays are wanted.
+    """
+    width = min(HEAD, dims)
+    return MapArrays(
+        prototypes=lazy_zeros((prototypes, size), dtype, huge=True),
+        heads=lazy_zeros((width, capacity), _F4),
+        tails=lazy_zeros((capacity, dims - width), _F4),
+        contexts=lazy_zeros((capacity * contexts, dims), _F4),
+        alive=lazy_zeros((capacity,), _U1),
+        nodes=lazy_zeros((capacity,), NODE),
+        terminal=lazy_zeros((capacity if terminals else 0,), np.int8),
+        stamps=lazy_zeros((capacity if stamps else 0,), np.int64),
+        halves=np.empty(2 * _FIRST_RECORDS, HALF),
+        edges=np.empty(_FIRST_RECORDS, EDGE),
+        actions=np.empty((_FIRST_RECORDS, action_dims), _F4),
+        touched=np.empty(_FIRST_RECORDS, _I4),
+        removed=lazy_zeros((capacity + CHUNK if removed else 0,), _I4),
+        book=np.empty(12, np.int64),
+        limits=np.array([capacity, MOST_RECORDS, MOST_RECORDS, ENDLESS]),
+    )
+
+
+def clear(m: MapArrays) -> None:
+    """Set the book of a map without nodes, links and edges."""
+    m.book[:] = 0
+    m.book[[NODE_FREE, LINK_FREE, EDGE_FREE]] = -1
+
+
+def reserve(m: MapArrays, links: int, edges: int) -> MapArrays:
+    """The map with room for so many more links and edges: existing positions stay."""
+    missing = links - (len(m.halves) // 2 - int(m.book[LINKS]))
+    if missing > 0:
+        size = 2 * (len(m.halves) // 2 + max(missing, len(m.halves) // 4))
+        m = m._replace(halves=_grown(m.halves, size, 2 * m.book[LINK_MARK]))
+    missing = edges - (len(m.edges) - int(m.book[EDGES]))
+    if missing > 0:
+        size = len(m.edges) + max(missing, len(m.edges) // 2)
+        m = m._replace(
+            edges=_grown(m.edges, size, m.book[EDGE_MARK]),
+            actions=_grown(m.actions, size, m.book[EDGE_MARK]),
+            touched=_grown(m.touched, size, m.book[TOUCHED]),
+        )
+    return m
+
+
+def _grown(array: np.ndarray, size: int, used: int) -> np.ndarray:
+    grown = np.empty((size, *array.shape[1:]), array.dtype)
+    grown[:used] = array[:used]
+    return grown
 
 
 class SearchArrays(NamedTuple):
@@ -65,6 +140,7 @@ class SearchArrays(NamedTuple):
     born: np.ndarray  # int64 [chunk], node that an observation made, -1: none
     found: np.ndarray  # FOUND [block, 2], best and second best
     candidates: np.ndarray  # int32 [block, ...], nodes that may be one of the two
+    near: np.ndarray  # float32, as candidates: squared gaps over the first coordinates
     counts: np.ndarray  # int64 [block], how many
     bounds: np.ndarray  # float32 [block], squared distance up to which they are listed
     changed: np.ndarray  # int32 [...], nodes that moved or came since the block began
@@ -72,15 +148,23 @@ class SearchArrays(NamedTuple):
     state: np.ndarray  # int64 [2]
 
 
-def empty_search() -> SearchArrays:
-    """Work space for chunks of CHUNK observations."""
+def empty_search(
+    block: int = _BLOCK, candidates: int = _CANDIDATES, changed: int = _CHANGED
+) -> SearchArrays:
+    """Work space for chunks of CHUNK observations, `block` of which are measured at once.
+
+    Args:
+        candidates: most nodes listed for an observation, changed: and for a block; with more, all
+            nodes are looked through.
+    """
     return SearchArrays(
         born=np.empty(CHUNK, np.int64),
-        found=np.empty((_BLOCK, 2), FOUND),
-        candidates=np.empty((_BLOCK, _CANDIDATES), np.int32),
-        counts=np.empty(_BLOCK, np.int64),
-        bounds=np.empty(_BLOCK, np.float32),
-        changed=np.empty(_CHANGED, np.int32),
+        found=np.empty((block, 2), FOUND),
+        candidates=np.empty((block, candidates), np.int32),
+        near=np.empty((block, candidates), np.float32),
+        counts=np.empty(block, np.int64),
+        bounds=np.empty(block, np.float32),
+        changed=np.empty(changed, np.int32),
         gaps=np.empty(TILE, np.float32),
         state=np.array([-1, 0]),
     )
@@ -89,97 +173,3 @@ def empty_search() -> SearchArrays:
 def columns(name: str, records: np.ndarray) -> dict[str, np.ndarray]:
     """Views of the fields of records, for a flat state: "name.field" -> [n]."""
     return {f"{name}.{field}": records[field] for field in records.dtype.names or ()}
-
-
-def check_map(m: MapArrays) -> None:
-    """Assert that lists, counts, ages and free lists agree: O(nodes + links + edges)."""
-    nodes, halves = m.nodes[: m.book[NODE_MARK]], m.halves[: 2 * m.book[LINK_MARK]]
-    edges = m.edges[: m.book[EDGE_MARK]]
-    alive = m.alive[: len(nodes)].astype(bool)
-    _check_free(m, "node", nodes["link"], ~alive, NODES, NODE_FREE)
-    taken = halves["node"] >= 0
-    assert np.array_equal(taken[::2], taken[1::2]), "half a link is free"
-    _check_free(m, "link", halves["next"][::2] // 2, ~taken[::2], LINKS, LINK_FREE)
-    _check_free(m, "edge", edges["out_next"], edges["count"] == 0, EDGES, EDGE_FREE)
-    assert (edges["count"] >= 0).all(), "an edge has a negative count"
-
-    assert m.book[NODES] <= len(m.alive), "more nodes than the capacity"
-    assert (m.alive <= LIVE).all(), "a block was not closed"
-    assert np.isfinite(m.heads[:, : len(nodes)][:, alive]).all(), "a key is not finite"
-    assert np.isfinite(m.tails[: len(nodes)][alive]).all(), "a key is not finite"
-    habituation = nodes["habituation"][alive]
-    assert ((habituation > 0) & (habituation <= 1)).all(), "a habituation is outside (0, 1]"
-    assert (nodes["merges"][alive] <= nodes["firings"][alive]).all(), "more merges than firings"
-    _check_links(nodes, halves, alive)
-    _check_edges(nodes, edges, alive, by_target=len(m.terminal) > 0)
-
-    touched = m.touched[: m.book[TOUCHED]]
-    assert len(np.unique(touched)) == len(touched), "the log names an edge twice"
-    assert np.array_equal(np.sort(touched), np.flatnonzero(edges["dirty"])), "log and marks differ"
-
-
-def _check_free(
-    m: MapArrays, name: str, pointers: np.ndarray, free: np.ndarray, live: int, head: int
-) -> None:
-    # A free link is named by its even half-edge.
-    first = int(m.book[head]) // (2 if name == "link" else 1)
-    seen = _chain(pointers, first, f"the free list of {name}s")
-    assert sorted(seen) == np.flatnonzero(free).tolist(), f"{name}: free list and marks differ"
-    assert len(free) - len(seen) == m.book[live], f"{name}: the count is wrong"
-
-
-def _chain(pointers: np.ndarray, head: int, name: str) -> list[int]:
-    following, seen = pointers.tolist(), []
-    while head >= 0:
-        assert len(seen) < len(following), f"{name} runs in a circle"
-        seen.append(head)
-        head = following[head]
-    return seen
-
-
-def _check_list(
-    nodes: np.ndarray,
-    alive: np.ndarray,
-    head: str,
-    following: np.ndarray,
-    previous: np.ndarray,
-    owner: np.ndarray,
-    live: np.ndarray,
-) -> None:
-    """Each live record stands once in the list of its owner, linked both ways."""
-    following, previous = following.tolist(), previous.tolist()
-    owners, count = owner.tolist(), 0
-    for node in np.flatnonzero(alive).tolist():
-        before, at = -1, int(nodes[head][node])
-        while at >= 0:
-            assert live[at], f"list {head} of node {node} holds a free record"
-            assert owners[at] == node, f"list {head} of node {node} holds another's record"
-            assert previous[at] == before, f"list {head} of node {node} is not linked back"
-            before, at, count = at, following[at], count + 1
-            assert count <= len(live), f"list {head} of node {node} runs in a circle"
-    assert count == np.count_nonzero(live), f"a record is missing in the lists {head}"
-
-
-def _check_links(nodes: np.ndarray, halves: np.ndarray, alive: np.ndarray) -> None:
-    live = halves["node"] >= 0
-    twins = halves.reshape(-1, 2)[:, ::-1].reshape(-1)
-    assert alive[halves["node"][live]].all(), "a link leads to a removed node"
-    assert (halves["node"] != twins["node"])[live].all(), "a node is linked to itself"
-    assert (halves["age"] == twins["age"])[live].all(), "a link's halves differ in age"
-    assert (halves["age"][live] >= 0).all(), "an age is negative"
-    pairs = np.stack([twins["node"][live], halves["node"][live]])
-    assert np.unique(pairs, axis=1).shape == pairs.shape, "two nodes are linked twice"
-    _check_list(nodes, alive, "link", halves["next"], halves["prev"], twins["node"], live)
-
-
-def _check_edges(nodes: np.ndarray, edges: np.ndarray, alive: np.ndarray, by_target: bool) -> None:
-    live = edges["count"] > 0
-    for end in ("source", "target"):
-        assert alive[edges[end][live]].all(), f"an edge's {end} is a removed node"
-    assert (edges["steps"][live] >= 1).all(), "an edge spans no step"
-    key = ["source", "target"]
-    key += [] if by_target else ["action", "terminated", "truncated", "steps"]
-    keys = np.stack([edges[name][live].astype(np.int64) for name in key])
-    assert np.unique(keys, axis=1).shape == keys.shape, "two edges have one key"
-    _check_list(nodes, alive, "out", edges["out_next"], edges["out_prev"], edges["source"], live)
-    _check_list(nodes, alive, "into", edges["in_next"], edges["in_prev"], edges["target"], live)

@@ -3,7 +3,7 @@
 Grow-when-required network (Marsland, Shapiro, Nehmzow 2002) with gamma contexts, as a replay
 memory (Hafez, Immisch, Weber, Wermter 2023, arXiv 2305.02054). For an observation x with
 best-matching unit b and second-best s: the link (b, s) gets age 0; the activity is
-a = exp(-D(x, b)), with D = alpha_0 ||x - w|| / scale + sum_k alpha_k ||C_k - c_k|| and
+a = exp(-D(x, b) / scale), with D = alpha_0 ||x - w|| + sum_k alpha_k ||C_k - c_k|| and
 alpha_k = exp(-k) / sum_j exp(-j). If a < activation_threshold and h_b <= habituation_threshold, a
 node at x with h = 1 comes between b and s; else b moves by eps_b h_b and its neighbours by
 eps_n h_n, and they habituate by h += tau kappa (1 - h) - tau. Links at b age by 1; those past
@@ -43,18 +43,16 @@ from rlmem.memories.storages.base import Block, as_block
 from rlmem.memories.storages.map import MapStorage
 from rlmem.memories.storages.map_kernels import walk
 from rlmem.memories.storages.map_records import CHUNK, columns, empty_search
-from rlmem.memories.writers.gwr_rule import Rule, check_constants
+from rlmem.memories.writers.gwr_rule import check_constants, make_rule
+from rlmem.memories.writers.gwr_scale import WarmUp, median_distance
 from rlmem.memories.writers.gwr_streams import (
-    BEFORE,
-    EVENT,
+    Episodes,
     StreamArrays,
+    check_streams,
     empty_streams,
-    plan_events,
-    plan_joined,
-    push_frames,
 )
 
-_SCALE_PAIRS = 10_000
+_FARTHEST = 1e15  # value of an observation: its square and their sum have room in float32
 
 
 class GWRWriter(Writer):
@@ -128,35 +126,15 @@ class GWRWriter(Writer):
         joined: bool = False,
         seed: int = 0,
     ) -> None:
+        constants = dict(locals())
         super().__init__()
-        check_constants(locals())
+        check_constants(constants)
         self.embedding = embedding
         self.stack, self.num_envs = stack, num_envs
         self.metric_scale, self.scale_samples, self.seed = metric_scale, scale_samples, seed
         self.scale: float | None = None
         self.joined = joined
-        self._rule = Rule(
-            activation_threshold=float(activation_threshold),
-            habituation_threshold=float(habituation_threshold),
-            eps_b=float(eps_b),
-            eps_n=float(eps_n),
-            tau_b=float(tau_b),
-            tau_n=float(tau_n),
-            kappa=float(kappa),
-            max_age=int(max_age),
-            context_beta=float(context_beta),
-            phi=float(phi),
-            n_step=int(n_step),
-            gamma=float(gamma),
-            seed=int(seed) & 0xFFFFFFFF,
-            alphas=np.ones(1),
-            scale=1.0,
-            moving=True,
-            links=bool(links),
-            node_terminals=False,
-            reset_contexts=not joined,
-            evict=False,
-        )
+        self._rule = make_rule(constants)
         self._search = empty_search()
 
     def register_storage(self, storage: Storage) -> None:
@@ -190,16 +168,14 @@ class GWRWriter(Writer):
             evict=len(storage.arrays.stamps) > 0,
         )
         size = math.prod(storage.observation_shape)
-        self._stacks = np.zeros((self.num_envs, size), storage.dtype)
-        self._fresh = np.ones(self.num_envs, np.bool_)
-        self._before = np.zeros(self.num_envs, BEFORE)
-        self._before_vector = np.zeros((self.num_envs, storage.arrays.actions.shape[1]), "f4")
+        action_dims = storage.arrays.actions.shape[1]
+        self._episodes = Episodes(self.num_envs, size, storage.dtype, action_dims, self.joined)
         self._streams = self._empty_streams()
         if self.metric_scale != "auto":
             self.scale = float(self.metric_scale)
         elif len(storage.observation_shape) == 1:
             self.scale = 1.0
-        self._make_warmup(0 if self.scale is not None else self.scale_samples)
+        self._make_warmup()
 
     def _empty_streams(self) -> StreamArrays:
         storage = self._storage
@@ -211,12 +187,10 @@ class GWRWriter(Writer):
             storage.arrays.actions.shape[1],
         )
 
-    def _make_warmup(self, size: int) -> None:
-        frame = self._stacks.shape[1] // self.stack
-        self._warm_events = np.empty(size, EVENT)
-        self._warm_frames = np.empty((size, frame), self._storage.dtype)
-        self._warm_vectors = np.empty((size, self._before_vector.shape[1]), np.float32)
-        self._warm = 0
+    def _make_warmup(self) -> None:
+        storage, size = self._storage, self.scale_samples if self.scale is None else 0
+        frame = math.prod(self._frame_shape)
+        self._warm = WarmUp(size, frame, storage.dtype, storage.arrays.actions.shape[1])
 
     def extend(self, data: Any) -> torch.Tensor:
         """Present a block of transitions; one temporal edge a row.
@@ -232,9 +206,9 @@ class GWRWriter(Writer):
             ValueError: a shape, dtype, action or env_id does not fit.
         """
         block = self._read(data)
-        events, vectors = self._plan(block)
+        events, vectors = self._episodes.plan(block)
         first, following = (
-            np.ascontiguousarray(frames).reshape(len(block), -1)
+            np.ascontiguousarray(frames).reshape(len(block), math.prod(self._frame_shape))
             for frames in (block.observation, block.next_observation)
         )
         index = np.full(len(block), -1, np.int64)
@@ -246,22 +220,6 @@ class GWRWriter(Writer):
             index[~self._storage.contains(index)] = -1
         return torch.from_numpy(index)
 
-    def _plan(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
-        """A block's observations, EVENT [M], and the continuous actions before them [M, A]."""
-        events = np.zeros(2 * len(block), EVENT)
-        vectors = np.zeros((2 * len(block), self._before_vector.shape[1]), np.float32)
-        if self._storage.num_actions:
-            action, vector = block.action, vectors[: len(block)]
-        else:
-            action = np.zeros(len(block), np.int64)
-            vector = np.ascontiguousarray(block.action, np.float32).reshape(len(block), -1)
-        rows = block.env_id, action, vector, block.reward, block.terminated, block.truncated
-        if self.joined:
-            n = plan_joined(*rows, self._before, self._before_vector, events, vectors)
-        else:
-            n = plan_events(*rows, self._fresh, events, vectors)
-        return events[:n], vectors[:n]
-
     def add(self, data: Any) -> int:
         """Present one transition, without a batch dimension; returns its edge or -1."""
         return int(self.extend(data)[0])
@@ -269,6 +227,12 @@ class GWRWriter(Writer):
     def _read(self, data: Any) -> Block:
         storage = self._storage
         block = as_block(data, self._frame_shape, storage.dtype, self.num_envs)
+        for frames in (block.observation, block.next_observation):
+            if storage.dtype == np.float32 and not np.abs(frames).max(initial=0.0) < _FARTHEST:
+                raise UserError(
+                    f"an observation has values that are not finite or beyond {_FARTHEST:g}: the "
+                    "map knows no distance to it; end the episode before, or clip them"
+                )
         action = block.action
         if action.shape[1:] != storage.action_shape:
             raise ValueError(
@@ -297,8 +261,7 @@ class GWRWriter(Writer):
         rule = self._rule._replace(scale=self.scale)
         for start in range(0, len(events), CHUNK):
             chunk = events[start : start + CHUNK]
-            stacks = np.empty((len(chunk), self._stacks.shape[1]), storage.dtype)
-            push_frames(chunk, first, following, self._stacks, stacks)
+            stacks = self._episodes.push(chunk, first, following)
             embedded = self._embed(stacks)
             links, edges = 2 * len(chunk), len(chunk) + int(streams.waiting.sum())
             storage.reserve(links, edges)
@@ -315,79 +278,60 @@ class GWRWriter(Writer):
         self, events: np.ndarray, vectors: np.ndarray, first: np.ndarray, following: np.ndarray
     ) -> int:
         """Keep observations until the scale can be measured; how many events were taken up."""
-        taken = events[: self.scale_samples - self._warm]
-        for event, vector in zip(taken, vectors, strict=False):
-            frame = (first if event["start"] else following)[event["row"]]
-            self._warm_frames[self._warm] = frame
-            self._warm_events[self._warm] = event
-            self._warm_vectors[self._warm] = vector
-            self._warm_events["row"][self._warm] = self._warm
-            self._warm_events["slot"][self._warm] = -1
-            self._warm += 1
-        if self._warm == self.scale_samples:
-            kept, frames, actions = self._warm_events, self._warm_frames, self._warm_vectors
-            self.scale = self._measure_scale(kept, frames)
-            self._make_warmup(0)
-            self._process(kept, actions, frames, frames, np.empty(0, np.int64))
-        return len(taken)
-
-    def _measure_scale(self, events: np.ndarray, frames: np.ndarray) -> float:
-        stacks, embedded = np.zeros_like(self._stacks), []
-        for start in range(0, len(events), CHUNK):
-            chunk = events[start : start + CHUNK]
-            out = np.empty((len(chunk), stacks.shape[1]), stacks.dtype)
-            push_frames(chunk, frames, frames, stacks, out)
-            embedded.append(self._embed(out))
-        rows, rng = np.concatenate(embedded), np.random.default_rng(self.seed)
-        self.embedding.rotate(rows)
-        i = rng.integers(len(rows), size=_SCALE_PAIRS)
-        j = (i + rng.integers(1, len(rows), size=_SCALE_PAIRS)) % len(rows)
-        distances = np.linalg.norm(rows[i] - rows[j], axis=1)
-        scale = float(np.median(distances))
-        if not scale > 0.0:
-            raise UserError(
-                f"memory.metric.scale=auto: most of the first {len(rows)} observations are equal; "
-                "give a number"
-            )
-        return scale
+        warm = self._warm
+        taken = warm.take(events, vectors, first, following)
+        if warm.count == warm.size:
+            size = math.prod(self._storage.observation_shape)
+            stacks = np.zeros((self.num_envs, size), self._storage.dtype)
+            rows = warm.embed(stacks, self._embed)
+            self.scale = median_distance(rows, self.seed)
+            self.embedding.rotate(rows)
+            self._make_warmup()
+            self._process(warm.events, warm.vectors, warm.frames, warm.frames, np.empty(0, "i8"))
+        return taken
 
     def _empty(self, empty_write_count: bool = True) -> None:
         # A measured scale belongs to the environment, not to the entries: it stays.
-        self._stacks[:] = 0
-        self._fresh[:] = True
-        self._before[:] = np.zeros(1, BEFORE)
+        self._episodes.clear()
         moves = self._streams.moves
         self._streams = self._empty_streams()._replace(moves=moves)
-        self._warm = 0
+        self._warm.count = 0
 
     def footprint(self) -> dict[str, int]:
         """Component -> bytes held; observations kept until the scale is known are in env_state."""
-        one = self._warm_frames.strides[0] + EVENT.itemsize + 4 * self._warm_vectors.shape[1]
-        kept = self._warm * one
-        return {"projection": self.embedding.footprint(), "env_state": self._env_bytes() + kept}
+        env_state = self._env_bytes() + self._warm.nbytes
+        return {"projection": self.embedding.footprint(), "env_state": env_state}
 
     def projected_footprint(self) -> dict[str, int]:
         """Component -> bytes held once the scale is known."""
-        return {"projection": self.embedding.footprint(), "env_state": self._env_bytes()}
+        embedding = self.embedding
+        known = self.scale is not None
+        projection = embedding.footprint() if known else embedding.projected_footprint()
+        return {"projection": projection, "env_state": self._env_bytes()}
+
+    @property
+    def warmup_footprint(self) -> int:
+        """Bytes held at the most until the scale is known."""
+        return self.embedding.footprint() + self._env_bytes() + self._warm.longest
 
     def _env_bytes(self) -> int:
-        own = self._stacks, self._fresh, self._before, self._before_vector
-        return sum(a.nbytes for a in (*own, *self._streams, *self._search))
+        own = sum(a.nbytes for a in (*self._streams, *self._search))
+        return own + self._episodes.nbytes
 
     def state_dict(self) -> State:
         """Scale, episodes under way, observations kept for the scale, and the embedding's seed."""
+        state: State = {"scale": self.scale, **self._arrays(), **self._warm.state_dict()}
+        return state | {f"embedding.{k}": v for k, v in self.embedding.state_dict().items()}
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        """What a state holds in arrays that are there for good, as views."""
         streams = self._streams._asdict()
         pending = streams.pop("pending")
-        state: State = {"scale": self.scale, "warm": self._warm}
-        state |= {"stacks": self._stacks, "fresh": self._fresh}
-        state |= {"before_vector": self._before_vector, **columns("before", self._before)}
-        state |= {f"streams.{name}": array for name, array in streams.items()}
-        state |= columns("pending", pending)
-        state |= {f"embedding.{k}": v for k, v in self.embedding.state_dict().items()}
-        state |= columns("warm_events", self._warm_events[: self._warm])
-        state["warm_frames"] = self._warm_frames[: self._warm]
-        state["warm_vectors"] = self._warm_vectors[: self._warm]
-        return state
+        return {
+            **{f"streams.{name}": array for name, array in streams.items()},
+            **columns("pending", pending),
+            **self._episodes.arrays(),
+        }
 
     def load_state_dict(self, state_dict: State) -> None:
         """Take over a state.
@@ -395,12 +339,7 @@ class GWRWriter(Writer):
         Raises:
             UserError: it was written with another stack, number of envs, contexts or n-step.
         """
-        streams = self._streams._asdict()
-        pending = streams.pop("pending")
-        arrays = {f"streams.{name}": array for name, array in streams.items()}
-        arrays |= columns("pending", pending)
-        arrays |= {"stacks": self._stacks, "fresh": self._fresh}
-        arrays |= {"before_vector": self._before_vector, **columns("before", self._before)}
+        arrays = self._arrays()
         for name, array in arrays.items():
             if state_dict[name].shape != array.shape:
                 raise UserError(
@@ -415,12 +354,8 @@ class GWRWriter(Writer):
         )
         scale = state_dict["scale"]
         self.scale = None if scale is None else float(scale)
-        self._make_warmup(0 if self.scale is not None else self.scale_samples)
-        self._warm = int(state_dict["warm"])
-        self._warm_frames[: self._warm] = state_dict["warm_frames"]
-        self._warm_vectors[: self._warm] = state_dict["warm_vectors"]
-        for field, column in columns("warm_events", self._warm_events[: self._warm]).items():
-            column[:] = state_dict[field]
+        self._make_warmup()
+        self._warm.load_state_dict(state_dict)
 
     def dumps(self, path: Any) -> None:
         """Save into a folder (TorchRL's interface)."""
@@ -432,17 +367,13 @@ class GWRWriter(Writer):
 
     def check_valid(self) -> None:
         """The streams point at live nodes only, and episodes that ended left nothing behind."""
-        streams = self._streams
-        assert (streams.waiting < self._rule.n_step).all(), "an edge is overdue"
-        waiting = np.arange(self._rule.n_step) < streams.waiting[:, None]
-        nodes = np.concatenate([streams.last, streams.pending["node"][waiting]])
-        live = np.isin(nodes[nodes >= 0], self._storage.live_nodes())
-        assert live.all(), "a stream points at a removed node"
-        if self.scale is not None and not self.joined:
-            ended = self._fresh
-            assert (streams.last[ended] == -1).all(), "an ended episode has a last node"
-            assert (streams.waiting[ended] == 0).all(), "an ended episode waits for edges"
-            contexts = streams.contexts.reshape(self.num_envs, -1)
-            assert not contexts[ended].any(), "an ended episode's contexts are not empty"
-        elif self.scale is None:
-            assert self._warm < self.scale_samples, "the scale is overdue"
+        if self.scale is None:
+            assert self._warm.count < self._warm.size, "the scale is overdue"
+            assert self._storage.num_nodes == 0, "a node came before the scale"
+        else:
+            assert np.isfinite(self.scale), "the scale is not finite"
+            assert self.scale > 0.0, "the scale is not above 0"
+        assert self._rule.links or self._storage.num_links == 0, "nodes are linked"
+        self._episodes.check_valid()
+        begun = self._episodes.begun & (self.scale is not None)
+        check_streams(self._streams, self._storage.live_nodes(), begun)

@@ -7,6 +7,13 @@ import numpy as np
 
 from rlmem.errors import UserError
 
+_GIVEN = {
+    **dict.fromkeys(("activation_threshold", "habituation_threshold", "eps_b", "eps_n"), float),
+    **dict.fromkeys(("tau_b", "tau_n", "kappa", "context_beta", "phi", "gamma"), float),
+    **dict.fromkeys(("max_age", "n_step"), int),
+    "links": bool,
+}
+
 
 class Rule(NamedTuple):
     """The constants of GWR-R as the kernels take them."""
@@ -31,6 +38,25 @@ class Rule(NamedTuple):
     node_terminals: bool  # terminations are kept with nodes, actions of one edge merged
     reset_contexts: bool  # at an episode's end
     evict: bool  # a full map lets go of the node that has gone longest without a visit
+
+
+def make_rule(values: Mapping[str, Any]) -> Rule:
+    """The rule of a writer that has no storage yet.
+
+    Args:
+        values: the arguments of `GWRWriter` by name.
+    """
+    given = {name: kind(values[name]) for name, kind in _GIVEN.items()}
+    return Rule(
+        **given,
+        seed=int(values["seed"]) & 0xFFFFFFFF,
+        alphas=np.ones(1),
+        scale=1.0,
+        moving=True,
+        node_terminals=False,
+        reset_contexts=not values["joined"],
+        evict=False,
+    )
 
 
 def check_constants(values: Mapping[str, Any]) -> None:

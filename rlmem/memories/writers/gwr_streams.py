@@ -13,6 +13,9 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from rlmem.memories.storages.base import Block
+from rlmem.memories.storages.map_records import columns
+
 _I4, _U1 = np.int32, np.uint8
 EVENT = np.dtype(
     [
@@ -55,6 +58,25 @@ def empty_streams(
         waiting=np.zeros(num_envs, np.int32),
         moves=np.zeros(1, np.int64),
     )
+
+
+def check_streams(streams: StreamArrays, live_nodes: np.ndarray, begun: np.ndarray) -> None:
+    """Assert that the streams point at live nodes only, and that envs without an episode under way
+    (bool [E], not `begun`) have left nothing behind."""
+    num_envs, n_step = streams.pending.shape
+    waiting = np.arange(n_step) < streams.waiting[:, None]
+    assert (streams.waiting < n_step).all(), "an edge is overdue"
+    nodes = np.concatenate([streams.last, streams.pending["node"][waiting]])
+    assert np.isin(nodes[nodes >= 0], live_nodes).all(), "a stream points at a removed node"
+    steps = streams.waiting[:, None] - np.arange(n_step)
+    assert (streams.pending["steps"] == steps)[waiting].all(), "a waiting edge lost a step"
+    assert np.isfinite(streams.pending["partial"][waiting]).all(), "a return is not finite"
+    assert np.isfinite(streams.actions[waiting]).all(), "an action is not finite"
+    assert np.isfinite(streams.contexts).all(), "a context is not finite"
+    assert (streams.last[~begun] == -1).all(), "an ended episode has a last node"
+    assert (streams.waiting[~begun] == 0).all(), "an ended episode waits for edges"
+    contexts = streams.contexts.reshape(num_envs, -1)
+    assert not contexts[~begun].any(), "an ended episode's contexts are not empty"
 
 
 @njit(cache=True)
@@ -134,3 +156,79 @@ def push_frames(events, first, following, stacks, out):
             stack[j] = stack[j + size]
         stack[kept:] = first[e.row] if e.start else following[e.row]
         out[i] = stack
+
+
+class Episodes:
+    """Where each environment stands in its episode: its stack of frames, what its next row follows.
+
+    Args:
+        num_envs: E.
+        size: values of a stack.
+        dtype: of a frame.
+        action_dims: A, of a continuous action.
+        joined: whether observations come in the released code's order.
+    """
+
+    def __init__(
+        self, num_envs: int, size: int, dtype: np.dtype, action_dims: int, joined: bool
+    ) -> None:
+        self.joined, self._action_dims = joined, action_dims
+        self._stacks = np.zeros((num_envs, size), dtype)
+        self._fresh = np.ones(num_envs, np.bool_)
+        self._before = np.zeros(num_envs, BEFORE)
+        self._before_vector = np.zeros((num_envs, action_dims), np.float32)
+
+    @property
+    def begun(self) -> np.ndarray:
+        """Bool [E], whether an episode is under way."""
+        return self._before["known"] > 0 if self.joined else ~self._fresh
+
+    def plan(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
+        """A block's observations, EVENT [M], and the continuous actions before them [M, A]."""
+        n = len(block)
+        events = np.zeros(2 * n, EVENT)
+        vectors = np.zeros((2 * n, self._action_dims), np.float32)
+        if self._action_dims:
+            action = np.zeros(n, np.int64)
+            vector = np.ascontiguousarray(block.action, np.float32).reshape(n, -1)
+        else:
+            action, vector = block.action, vectors[:n]
+        rows = block.env_id, action, vector, block.reward, block.terminated, block.truncated
+        if self.joined:
+            count = plan_joined(*rows, self._before, self._before_vector, events, vectors)
+        else:
+            count = plan_events(*rows, self._fresh, events, vectors)
+        return events[:count], vectors[:count]
+
+    def push(self, events: np.ndarray, first: np.ndarray, following: np.ndarray) -> np.ndarray:
+        """The stacks that events (EVENT [M]) show, [M, P]; frames at the rows' start and end."""
+        out = np.empty((len(events), self._stacks.shape[1]), self._stacks.dtype)
+        push_frames(events, first, following, self._stacks, out)
+        return out
+
+    def clear(self) -> None:
+        """Stand before the first row."""
+        for array in self.arrays().values():
+            array[:] = 0
+        self._fresh[:] = True
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """What makes up the state, as views."""
+        return {
+            "stacks": self._stacks,
+            "fresh": self._fresh,
+            **columns("before", self._before),
+            "before_vector": self._before_vector,
+        }
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        own = self._stacks, self._fresh, self._before, self._before_vector
+        return sum(array.nbytes for array in own)
+
+    def check_valid(self) -> None:
+        """Only joined episodes know the row before."""
+        assert self.joined or not self._before["known"].any(), "a row before is kept"
+        assert np.isfinite(self._before["reward"]).all(), "a reward is not finite"
+        assert np.isfinite(self._before_vector).all(), "an action is not finite"
