@@ -65,13 +65,13 @@ MISTAKES = {
     "memory=gwr memory.contexts=many": "memory.contexts=many: must be auto or a whole number from",
     "memory=gwr memory.contexts=2.5": "memory.contexts=2.5: must be auto or a whole number from 0",
     "memory=gwr memory.prototype=average": "memory.prototype=average: no such prototype; available",
-    "memory=gwr memory.terminals=done": "memory.terminals=done: no such terminals; available: edge,",
-    "memory=gwr memory.episodes=join": "memory.episodes=join: no such episodes; did you mean joined",
+    "memory=gwr memory.terminals=done": "memory.terminals=done: no such terminals; available: edge",
+    "memory=gwr memory.episodes=join": "memory.episodes=join: no such episodes; did you mean join",
     "memory=gwr memory.eviction=fifo": "memory.eviction=fifo: no such eviction; available: lru, m",
     "memory=gwr_plain memory/sampler=cer": "memory/sampler=cer: no such sampler",
-    "memory=gwr_plain memory/sampler=combined": "use memory/sampler=visits or uniform or prioritize",
+    "memory=gwr_plain memory/sampler=combined": "use memory/sampler=visits or uniform or prior",
     "memory=gwr_released agent.n_step=3": "agent.n_step=3: memory.terminals=node and memory.episod",
-    "memory=gwr memory.episodes=joined agent.n_step=2": "have edges of one step; use agent.n_step=1",
+    "memory=gwr memory.episodes=joined agent.n_step=2": "have edges of one step; use agent.n_step=",
     "agent=td3 env=reacher agent.network.action_layer=4": "makes 3 layers; use agent.network.actio",
 }
 

@@ -1,8 +1,8 @@
 """What a map's records take, and a budget in bytes for it: it grows by as much as has room.
 
 How far exemplars compress is known only once they are held, so that each is reckoned at its worst
-before; those that take the place of removed nodes need room as well. Where there is none, a map that
-evicts lets nodes go without taking in others, until there is.
+before; those that take the place of removed nodes need room as well. Where there is none, a map
+that evicts lets nodes go without taking in others, until there is.
 """
 
 from typing import TYPE_CHECKING
@@ -88,7 +88,7 @@ class MapBudget:
                 made -= 1
             while inserted and made * node + exemplars.growth(inserted) > left:
                 inserted -= 1
-        most = most + [made, links, edges]
+        most += np.array([made, links, edges])
         m.limits[:3] = np.minimum(most, [self.storage.capacity, MOST_RECORDS, MOST_RECORDS])
         m.limits[3] = ENDLESS if exemplars is None else inserted
 

@@ -48,11 +48,10 @@ from rlmem.memories.writers.gwr_scale import WarmUp, median_distance
 from rlmem.memories.writers.gwr_streams import (
     Episodes,
     StreamArrays,
+    check_block,
     check_streams,
     empty_streams,
 )
-
-_FARTHEST = 1e15  # value of an observation: its square and their sum have room in float32
 
 
 class GWRWriter(Writer):
@@ -200,7 +199,8 @@ class GWRWriter(Writer):
 
         Returns:
             int64 [N], the edge of each row; -1 where there is none (yet): the scale or later steps
-            are still waited for, a node of the edge was pruned, or the budget has no room for it.
+            are still waited for, a node of the edge was pruned, or the budget has no room for it;
+            of joined episodes everywhere, as the row that follows makes the edge.
 
         Raises:
             ValueError: a shape, dtype, action or env_id does not fit.
@@ -227,26 +227,7 @@ class GWRWriter(Writer):
     def _read(self, data: Any) -> Block:
         storage = self._storage
         block = as_block(data, self._frame_shape, storage.dtype, self.num_envs)
-        for frames in (block.observation, block.next_observation):
-            if storage.dtype == np.float32 and not np.abs(frames).max(initial=0.0) < _FARTHEST:
-                raise UserError(
-                    f"an observation has values that are not finite or beyond {_FARTHEST:g}: the "
-                    "map knows no distance to it; end the episode before, or clip them"
-                )
-        action = block.action
-        if action.shape[1:] != storage.action_shape:
-            raise ValueError(
-                f"actions of shape {action.shape[1:]}: the map has {storage.action_shape}"
-            )
-        if (
-            storage.num_actions
-            and len(block)
-            and not 0 <= action.min() <= action.max() < storage.num_actions
-        ):
-            raise UserError(
-                f"actions {action.min()} .. {action.max()}: the map has num_actions="
-                f"{storage.num_actions}"
-            )
+        check_block(block, storage.num_actions, storage.action_shape)
         return block
 
     def _process(

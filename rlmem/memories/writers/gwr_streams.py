@@ -13,10 +13,12 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from rlmem.errors import UserError
 from rlmem.memories.storages.base import Block
 from rlmem.memories.storages.map_records import columns
 
 _I4, _U1 = np.int32, np.uint8
+_FARTHEST = 1e15  # value of an observation: its square and their sum have room in float32
 EVENT = np.dtype(
     [
         *(("env", _I4), ("row", _I4), ("slot", _I4), ("action", _I4), ("reward", np.float32)),
@@ -58,6 +60,29 @@ def empty_streams(
         waiting=np.zeros(num_envs, np.int32),
         moves=np.zeros(1, np.int64),
     )
+
+
+def check_block(block: Block, num_actions: int, action_shape: tuple[int, ...]) -> None:
+    """Refuse rows that a map cannot be shown.
+
+    Raises:
+        UserError: an observation has no finite distance to others, or an action is none of
+            `num_actions`.
+        ValueError: actions are not of `action_shape`.
+    """
+    for frames in (block.observation, block.next_observation):
+        if frames.dtype == np.float32 and not np.abs(frames).max(initial=0.0) < _FARTHEST:
+            raise UserError(
+                f"an observation has values that are not finite or beyond {_FARTHEST:g}: the map "
+                "knows no distance to it; end the episode before, or clip them"
+            )
+    action = block.action
+    if action.shape[1:] != action_shape:
+        raise ValueError(f"actions of shape {action.shape[1:]}: the map has {action_shape}")
+    if num_actions and len(block) and not 0 <= action.min() <= action.max() < num_actions:
+        raise UserError(
+            f"actions {action.min()} .. {action.max()}: the map has num_actions={num_actions}"
+        )
 
 
 def check_streams(streams: StreamArrays, live_nodes: np.ndarray, begun: np.ndarray) -> None:
