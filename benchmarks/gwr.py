@@ -7,7 +7,8 @@ RoadRunner, random play, 4 envs, one torch thread; a_T .9 and h_T 1, so that fou
 observations become nodes. `blocks of B` and `exemplars` write B transitions a call, as the trainer
 does (one Trainer step's); embedding, search, insertion or move, links and edges are in it. `all
 keys` is the nearest-node search alone as NumPy does it, over the same keys, one at a time; `all
-pixels` the same over the stacks themselves.
+pixels` the same over the stacks themselves. `Reacher` is the mean over 50,000 random steps of
+MuJoCo's Reacher with the released code's map: 4 contexts, a_T .55, h_T 1, blocks of 10.
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ MARKS = (1_000, 10_000, 50_000)  # nodes
 WINDOW = 400  # transitions that are timed once the map has so many
 STEPS = 64_000  # transitions recorded
 SHAPE, DIMS, ENVS = (4, 84, 84), 128, 4
-CONTENDERS = ("blocks of 8", "blocks of 1", "exemplars, blocks of 8", "all keys", "all pixels")
+CONTENDERS = (
+    *("blocks of 8", "blocks of 1", "exemplars, blocks of 8", "all keys", "all pixels"),
+    "Reacher, blocks of 10",
+)
 
 
 def make_map(prototype: str) -> tuple[Any, Any]:
@@ -79,6 +83,41 @@ def plain(pixels: bool) -> Iterator[tuple[int, float]]:
         yield nodes, 1e6 * float(np.median(times))
 
 
+def reacher(size: int, steps: int = 50_000) -> dict[str, float]:
+    """Mean microseconds a transition, and the nodes at the end."""
+    from rlmem.config import compose
+    from rlmem.envs import make_env
+    from rlmem.jobs.build import build_memory
+
+    overrides = ["experiment=gwrr_paper", "memory=gwr_released", "paths.output_dir=/tmp"]
+    overrides += ["threshold.activation=0.55", "threshold.habituation=1"]
+    cfg = compose("train", overrides)
+    env, rng, seconds = make_env(cfg.env, 1), np.random.default_rng(0), 0.0
+    memory, frame = build_memory(cfg, env.spec), env.reset(0)
+    low, high = env.spec.action_low, env.spec.action_high
+    for _ in range(steps // size):
+        rows = []
+        for _ in range(size):
+            action = rng.uniform(low, high, (1, len(low))).astype(np.float32)
+            step = env.step(action)
+            rows.append((frame, action, step))
+            frame = step.observation
+        block = {
+            "observation": np.concatenate([row[0] for row in rows]),
+            "action": np.concatenate([row[1] for row in rows]),
+            "next": {
+                "observation": np.concatenate([row[2].next_observation for row in rows]),
+                "reward": np.stack([row[2].reward for row in rows]),
+                "terminated": np.stack([row[2].terminated for row in rows]),
+                "truncated": np.stack([row[2].truncated for row in rows]),
+            },
+        }
+        started = time.perf_counter()
+        memory.extend(block)
+        seconds += time.perf_counter() - started
+    return {"us_mean": 1e6 * seconds / steps, "nodes": memory.storage.entries}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--contender", choices=CONTENDERS, default=CONTENDERS[0])
@@ -89,11 +128,14 @@ def main() -> None:
         return
     torch.set_num_threads(1)
     name = args.contender
-    if name.startswith("all"):
-        found = plain("pixels" in name)
+    if name.startswith("Reacher"):
+        metrics = reacher(int(name.split()[-1]))
     else:
-        found = insertion(int(name.split()[-1]), "exemplar" if "exemplar" in name else "moving")
-    metrics = {f"us_at_{nodes}": value for nodes, value in found}
+        if name.startswith("all"):
+            found = plain("pixels" in name)
+        else:
+            found = insertion(int(name.split()[-1]), "exemplar" if "exemplar" in name else "moving")
+        metrics = {f"us_at_{nodes}": value for nodes, value in found}
     print(json.dumps({"metrics": metrics, "versions": versions(["rlmem", "numpy", "numba"])}))
 
 

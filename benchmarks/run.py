@@ -113,8 +113,9 @@ def make(name: str, steps: int | None) -> Benchmark:
         own = {"rlmem dense", "rlmem frames", "rlmem compressed"}
         return listed("bytes.py", "rlmem frames", digits, own)
     if name == "gwr":
-        digits = {"us_at_1000": 0, "us_at_10000": 0, "us_at_50000": 0}
+        digits = {"us_at_1000": 0, "us_at_10000": 0, "us_at_50000": 0, "us_mean": 0, "nodes": 0}
         own = {"blocks of 8", "blocks of 1", "exemplars, blocks of 8", "all keys", "all pixels"}
+        own.add("Reacher, blocks of 10")
         return listed("gwr.py", "all keys", digits, own)
     if name == "sum_tree":
         digits = {"update_32_ms": 4, "draw_32_ms": 4}

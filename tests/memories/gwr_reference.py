@@ -59,7 +59,7 @@ class ReferenceGWR:
         self.alphas = alphas / alphas.sum()
         self.born = 0
         self.last: dict[int, int] = {}
-        self.before: dict[int, tuple] = {}
+        self.begun: set[int] = set()
         self.pending: dict[int, list] = defaultdict(list)
         self.global_contexts: dict[int, np.ndarray] = defaultdict(
             lambda: np.zeros((self.contexts, self.dims))
@@ -67,16 +67,17 @@ class ReferenceGWR:
 
     def step(self, env, observation, action, reward, following, terminated, truncated) -> None:
         """A row, as it comes from an environment."""
-        if self.joined:
-            row = self.before.get(env)
-            self.arrive(env, observation, *(row or (None, 0.0, False)), False)
-            self.before[env] = (action, reward, terminated)
-            return
-        if env not in self.last:
-            self.arrive(env, observation, None, 0.0, False, False)
+        if env not in self.begun:
+            joins = self.joined and env in self.last
+            nothing = action * 0 if joins else None  # an edge of action 0 and reward 0
+            self.arrive(env, observation, nothing, 0.0, False, False)
+            self.begun.add(env)
         self.arrive(env, following, action, reward, terminated, truncated)
         if terminated or truncated:
+            self.begun.remove(env)
+        if truncated and not self.joined:
             self.last.pop(env, None)
+        if (terminated or truncated) and not self.joined:
             self.global_contexts.pop(env)
 
     def arrive(self, env, x, action, reward, terminated, truncated) -> None:

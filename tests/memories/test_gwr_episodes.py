@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from rlmem.memories import GWRWriter, Identity, MapStorage
 from tests.memories.maps import part, vector_map, walk_block, write
 
 
@@ -57,35 +58,41 @@ def test_no_edge_joins_two_episodes_where_nodes_are_evicted_and_merged(num_envs)
     assert torch.equal(sample["observation"][:, 0], sample["next", "observation"][:, 0])
 
 
-@pytest.mark.parametrize("num_envs", [1, 2, 3])
-def test_joined_episodes_go_on_over_time_limits_but_not_over_terminations(num_envs):
-    block, _ = numbered_block(300, num_envs)
-    storage, writer = vector_map(1.0, dims=2, num_envs=num_envs, joined=True)
-    write(writer, block)
+def test_joined_episodes_are_those_of_the_released_code() -> None:
+    """Five rows by hand: a termination after two, a time limit after two more."""
+    x = np.arange(8, dtype=np.float32)[:, None]  # s0 s1 s2 | r0 r1 r2 | q0 q1
+    first, following = x[[0, 1, 3, 4, 6]], x[[1, 2, 4, 5, 7]]
+    flags = {"terminated": [0, 1, 0, 0, 0], "truncated": [0, 0, 0, 1, 0]}
+    block = {"observation": first, "action": np.array([1, 1, 1, 1, 1])}
+    block["next"] = {"observation": following, "reward": np.full((5, 1), 2.0, np.float32)}
+    block["next"] |= {k: np.array(v, bool)[:, None] for k, v in flags.items()}
+    storage = MapStorage(20, (1,), np.float32, None, num_actions=2, node_terminals=True)
+    writer = GWRWriter(
+        1.0, 1.0, stack=1, num_envs=1, embedding=Identity((1,)), links=False, joined=True
+    )
+    writer.register_storage(storage)
+    index = writer.extend(block).numpy()
     sample = storage.get(storage.live_edges())
-    seen = {tuple(x) for x in sample["observation"].tolist()}
-    ends = {}
-    for source, target, flag in zip(
-        sample["observation"].tolist(),
-        sample["next", "observation"].tolist(),
-        sample["next", "terminated"][:, 0].tolist(),
-        strict=True,
-    ):
-        ends[tuple(source)] = tuple(target), flag
-    for env in range(num_envs):
-        mine = part(block, block["env_id"] == env)
-        following, states = mine["next"], [tuple(x) for x in mine["observation"].tolist()]
-        for row in range(len(states) - 1):
-            if row > 0 and following["terminated"][row - 1, 0]:
-                # The edge that ended at this state was the episode's last: none begins here.
-                assert states[row] not in ends
-            else:
-                assert ends[states[row]] == (states[row + 1], following["terminated"][row, 0])
-            if (following["terminated"] | following["truncated"])[row, 0]:
-                assert tuple(following["observation"][row].tolist()) not in seen
-    limits = (block["next"]["truncated"] & ~block["next"]["terminated"]).sum()
-    across = sample["observation"][:, 0] != sample["next", "observation"][:, 0]
-    assert 0 < int(across.sum()) <= limits + block["next"]["terminated"].sum()
+    edges = {
+        (source, target): (action, reward, terminated)
+        for source, target, action, reward, terminated in zip(
+            sample["observation"][:, 0].tolist(),
+            sample["next", "observation"][:, 0].tolist(),
+            sample["action"].tolist(),
+            sample["next", "reward"][:, 0].tolist(),
+            sample["next", "terminated"][:, 0].tolist(),
+            strict=True,
+        )
+    }
+    assert edges == {
+        (0, 1): (1, 2.0, False),
+        (1, 2): (1, 2.0, True),
+        (3, 4): (1, 2.0, False),
+        (4, 5): (1, 2.0, False),
+        (5, 6): (0, 0.0, False),  # over the time limit
+        (6, 7): (1, 2.0, False),
+    }
+    assert (index >= 0).all()
     assert not sample["next", "truncated"].any()
 
 

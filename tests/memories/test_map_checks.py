@@ -95,7 +95,6 @@ WRITER_DAMAGE = {
     ),
     "a context that is not finite": lambda w: w._streams.contexts[:1].fill(np.nan),
     "an overdue edge": lambda w: w._streams.waiting.fill(1),
-    "a row before, of episodes that stand apart": lambda w: w._episodes._before["known"].fill(1),
     "a scale of nothing": lambda w: setattr(w, "scale", 0.0),
 }
 

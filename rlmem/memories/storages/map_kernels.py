@@ -353,8 +353,10 @@ def _sweep(m, streams, events, z, start, stop, base, alphas, search):
         env, slot = events[row].env, row - base
         contexts = streams.contexts[env * depth : (env + 1) * depth]
         _guess(m, z, row, contexts, alphas, streams.last[env], search.found[slot])
-        search.bounds[slot] = _bound(search.found[slot], alphas)
         search.counts[slot] = 0
+        if depth > 0:
+            _probe(m, z, row, contexts, alphas, search, search.found[slot])
+        search.bounds[slot] = _bound(search.found[slot], alphas)
     for first in range(0, m.book[NODE_MARK], TILE):
         size = min(TILE, m.book[NODE_MARK] - first)
         for row in range(start, stop):
@@ -386,11 +388,27 @@ def _sweep(m, streams, events, z, start, stop, base, alphas, search):
 
 
 @njit(cache=True)
+def _probe(m, z, row, contexts, alphas, search, found):
+    """Measure the node of each tile that is nearest by its first coordinates: with contexts many
+    nodes lie within a bound by keys alone, so that the bound should be tight from the start."""
+    for first in range(0, m.book[NODE_MARK], TILE):
+        size = min(TILE, m.book[NODE_MARK] - first)
+        least = _head_gaps(m.heads, first, size, z, row, search.gaps)
+        if least <= _bound(found, alphas):
+            node = first + np.argmin(search.gaps[:size])
+            if m.alive[node] != GONE:
+                d = _measure(m, z, row, contexts, alphas, node, found[1].distance)
+                _consider(found, d, node)
+
+
+@njit(cache=True)
 def _bound(found, alphas):
     """The squared distance of keys within which a second nearest can lie, with room for float32
-    sums in another order and for nodes that move a little before the sample's turn."""
+    sums in another order and, in a block of more than one, for nodes that move a little before the
+    sample's turn."""
     distance = found[1].distance / alphas[0]
-    return np.float32(min(distance * distance * _SLACK, np.finfo(np.float32).max))
+    slack = _SLACK if alphas.shape[0] == 1 else _ROUNDING
+    return np.float32(min(distance * distance * slack, np.finfo(np.float32).max))
 
 
 @njit(cache=True)
@@ -675,8 +693,8 @@ def walk(m, streams, rule, search, events, actions, x, z, index):
         if event.edge:
             _advance(m, streams, rule, event, actions[i], node, index)
         streams.last[env] = node
-        if event.terminated or event.truncated:
+        if event.terminated or (event.truncated and not rule.joined):
             streams.last[env] = -1
-            if rule.reset_contexts:
-                contexts[:] = 0.0
+        if (event.terminated or event.truncated) and not rule.joined:
+            contexts[:] = 0.0
     _close_block(m, search)

@@ -22,9 +22,9 @@ An observation is embedded once and compared with the nodes that a bound does no
   evicts, the node that has gone longest without a visit goes first. With a budget in bytes, links
   and edges that are new get no room either once it is used up.
 `links=False`, `joined=True` and the map's `node_terminals` give what the released code does: its
-links have no effect, as their age of 0 reads as "no link"; an episode's last observation is not
-shown, a time limit joins its last but one to the next episode's first, contexts go on over resets,
-and a node is terminal while each of its visits was.
+links have next to no effect, as their age of 0 reads as "no link"; a time limit joins an episode's
+last observation to the next one's first, by an edge of action 0 and reward 0; contexts go on over
+resets; and a node is terminal while each of its visits was.
 """
 
 import math
@@ -76,7 +76,7 @@ class GWRWriter(Writer):
             an episode's end. A row gets the index -1 until its edge is made.
         gamma: discount of the n-step sum.
         links: False: nodes are not linked, so that neighbours do not adapt and nothing is pruned.
-        joined: True: the released code's order of observations, over the ends of episodes.
+        joined: True: time limits join two episodes and contexts go on over resets.
         seed: of the rounding of prototypes and of the pairs behind the scale.
 
     Raises:
@@ -134,7 +134,6 @@ class GWRWriter(Writer):
         self.scale: float | None = None
         self.joined = joined
         self._rule = make_rule(constants)
-        self._search = empty_search()
 
     def register_storage(self, storage: Storage) -> None:
         """Take the storage to write to; its `contexts` is the number K of contexts.
@@ -158,6 +157,8 @@ class GWRWriter(Writer):
                 "memory.terminals=node edges span one step; use agent.n_step=1"
             )
         super().register_storage(storage)
+        # With contexts the sweep is for one observation at a time and its lists are not read.
+        self._search = empty_search(1, 1) if storage.contexts else empty_search()
         self._frame_shape = (leading // self.stack, *rest)
         alphas = np.exp(-np.arange(storage.contexts + 1.0))
         self._rule = self._rule._replace(
@@ -199,8 +200,7 @@ class GWRWriter(Writer):
 
         Returns:
             int64 [N], the edge of each row; -1 where there is none (yet): the scale or later steps
-            are still waited for, a node of the edge was pruned, or the budget has no room for it;
-            of joined episodes everywhere, as the row that follows makes the edge.
+            are still waited for, a node of the edge was pruned, or the budget has no room for it.
 
         Raises:
             ValueError: a shape, dtype, action or env_id does not fit.
@@ -355,6 +355,5 @@ class GWRWriter(Writer):
             assert np.isfinite(self.scale), "the scale is not finite"
             assert self.scale > 0.0, "the scale is not above 0"
         assert self._rule.links or self._storage.num_links == 0, "nodes are linked"
-        self._episodes.check_valid()
         begun = self._episodes.begun & (self.scale is not None)
         check_streams(self._streams, self._storage.live_nodes(), begun)

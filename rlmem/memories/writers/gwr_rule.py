@@ -36,7 +36,7 @@ class Rule(NamedTuple):
     moving: bool  # prototypes are moving averages; else the first observation stays
     links: bool  # nodes are linked: neighbours adapt, old links and lonely nodes go
     node_terminals: bool  # terminations are kept with nodes, actions of one edge merged
-    reset_contexts: bool  # at an episode's end
+    joined: bool  # time limits join episodes, contexts go on over resets
     evict: bool  # a full map lets go of the node that has gone longest without a visit
 
 
@@ -54,7 +54,7 @@ def make_rule(values: Mapping[str, Any]) -> Rule:
         scale=1.0,
         moving=True,
         node_terminals=False,
-        reset_contexts=not values["joined"],
+        joined=bool(values["joined"]),
         evict=False,
     )
 

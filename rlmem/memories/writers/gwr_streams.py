@@ -3,9 +3,8 @@
 Each observation of an episode comes once: its first one, then each row's next one (which is the
 next row's observation). Frame stacks are put together here, zero frames before an episode's first.
 
-The released code of GWR-R shows the observation that each row begins with, led to by the row
-before (`plan_joined`): the last observation of an episode is never seen, and its reward leads to
-the next episode's first.
+The released code of GWR-R joins what a time limit cuts: the next episode's first observation is led
+to from the last one by an edge of action 0 and reward 0.
 """
 
 from typing import NamedTuple
@@ -15,7 +14,6 @@ from numba import njit
 
 from rlmem.errors import UserError
 from rlmem.memories.storages.base import Block
-from rlmem.memories.storages.map_records import columns
 
 _I4, _U1 = np.int32, np.uint8
 _FARTHEST = 1e15  # value of an observation: its square and their sum have room in float32
@@ -23,12 +21,6 @@ EVENT = np.dtype(
     [
         *(("env", _I4), ("row", _I4), ("slot", _I4), ("action", _I4), ("reward", np.float32)),
         *(("start", _U1), ("fresh", _U1), ("edge", _U1)),  # its frame; an empty stack; led to
-        *(("terminated", _U1), ("truncated", _U1)),
-    ]
-)
-BEFORE = np.dtype(
-    [
-        *(("action", _I4), ("reward", np.float32), ("known", _U1)),
         *(("terminated", _U1), ("truncated", _U1)),
     ]
 )
@@ -105,13 +97,14 @@ def check_streams(streams: StreamArrays, live_nodes: np.ndarray, begun: np.ndarr
 
 
 @njit(cache=True)
-def plan_events(env, action, vector, reward, terminated, truncated, fresh, events, vectors):
+def plan_events(env, action, vector, reward, terminated, truncated, fresh, joined, events, vectors):
     """List a block's observations: the first of each episode and each row's next one.
 
     Args:
         env, action, reward, terminated, truncated: the block's columns [N].
         vector: float32 [N, A], continuous actions.
         fresh: bool [E], whether the env's next row begins an episode; changed in place.
+        joined: whether an edge without action and reward leads to an episode's first observation.
         events: EVENT [2 N].
         vectors: float32 [2 N, A], the continuous actions that led to them.
 
@@ -124,40 +117,18 @@ def plan_events(env, action, vector, reward, terminated, truncated, fresh, event
             if start and not fresh[env[row]]:
                 continue
             e = events[n]
-            e.env, e.row, e.slot, e.start, e.fresh = env[row], row, row, start, start
-            e.action, e.reward, e.edge = action[row], reward[row], 1 - start
-            e.terminated = 0 if start else terminated[row]
-            e.truncated = 0 if start else truncated[row]
-            vectors[n] = vector[row]
+            e.env, e.row, e.start, e.fresh = env[row], row, start, start
+            if start:
+                e.slot, e.action, e.reward, e.edge = -1, 0, 0.0, joined
+                e.terminated, e.truncated = 0, 0
+                vectors[n] = 0.0
+            else:
+                e.slot, e.action, e.reward, e.edge = row, action[row], reward[row], 1
+                e.terminated, e.truncated = terminated[row], truncated[row]
+                vectors[n] = vector[row]
             n += 1
         fresh[env[row]] = terminated[row] or truncated[row]
     return n
-
-
-@njit(cache=True)
-def plan_joined(
-    env, action, vector, reward, terminated, truncated, before, before_vector, events, vectors
-):
-    """List the observations that a block's rows begin with, led to by the rows before them.
-
-    Args:
-        before: BEFORE [E], the row before of each env; changed in place.
-        before_vector: float32 [E, A], its continuous action.
-
-    Returns:
-        How many events are set: N.
-    """
-    for row in range(env.shape[0]):
-        e, old = events[row], before[env[row]]
-        e.env, e.row, e.slot, e.start = env[row], row, -1, 1
-        e.action, e.reward, e.edge = old.action, old.reward, old.known
-        e.fresh = 1 if old.terminated or old.truncated or not old.known else 0
-        e.terminated, e.truncated = old.terminated, 0
-        vectors[row] = before_vector[env[row]]
-        old.action, old.reward, old.known = action[row], reward[row], 1
-        old.terminated, old.truncated = terminated[row], truncated[row]
-        before_vector[env[row]] = vector[row]
-    return env.shape[0]
 
 
 @njit(cache=True)
@@ -191,7 +162,7 @@ class Episodes:
         size: values of a stack.
         dtype: of a frame.
         action_dims: A, of a continuous action.
-        joined: whether observations come in the released code's order.
+        joined: whether a time limit joins two episodes.
     """
 
     def __init__(
@@ -200,13 +171,11 @@ class Episodes:
         self.joined, self._action_dims = joined, action_dims
         self._stacks = np.zeros((num_envs, size), dtype)
         self._fresh = np.ones(num_envs, np.bool_)
-        self._before = np.zeros(num_envs, BEFORE)
-        self._before_vector = np.zeros((num_envs, action_dims), np.float32)
 
     @property
     def begun(self) -> np.ndarray:
-        """Bool [E], whether an episode is under way."""
-        return self._before["known"] > 0 if self.joined else ~self._fresh
+        """Bool [E], whether an episode is under way, or goes on from the one before."""
+        return ~self._fresh | self.joined
 
     def plan(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
         """A block's observations, EVENT [M], and the continuous actions before them [M, A]."""
@@ -219,10 +188,7 @@ class Episodes:
         else:
             action, vector = block.action, vectors[:n]
         rows = block.env_id, action, vector, block.reward, block.terminated, block.truncated
-        if self.joined:
-            count = plan_joined(*rows, self._before, self._before_vector, events, vectors)
-        else:
-            count = plan_events(*rows, self._fresh, events, vectors)
+        count = plan_events(*rows, self._fresh, self.joined, events, vectors)
         return events[:count], vectors[:count]
 
     def push(self, events: np.ndarray, first: np.ndarray, following: np.ndarray) -> np.ndarray:
@@ -239,21 +205,9 @@ class Episodes:
 
     def arrays(self) -> dict[str, np.ndarray]:
         """What makes up the state, as views."""
-        return {
-            "stacks": self._stacks,
-            "fresh": self._fresh,
-            **columns("before", self._before),
-            "before_vector": self._before_vector,
-        }
+        return {"stacks": self._stacks, "fresh": self._fresh}
 
     @property
     def nbytes(self) -> int:
         """Bytes held."""
-        own = self._stacks, self._fresh, self._before, self._before_vector
-        return sum(array.nbytes for array in own)
-
-    def check_valid(self) -> None:
-        """Only joined episodes know the row before."""
-        assert self.joined or not self._before["known"].any(), "a row before is kept"
-        assert np.isfinite(self._before["reward"]).all(), "a reward is not finite"
-        assert np.isfinite(self._before_vector).all(), "an action is not finite"
+        return self._stacks.nbytes + self._fresh.nbytes
