@@ -69,6 +69,8 @@ def _study(name: str, only: str, workers: int) -> int:
             known = ", ".join(study.columns)
             raise UserError(f"--only {min(unknown)}: no such column; there are {known}")
         failed = run_study(study, columns, workers) if workers else []
+        for job, error in failed:
+            print(f"failed: {job.name}: {error} ({job.folder}/log.txt)", file=sys.stderr)
         report = report_study(study)
     except UserError as error:
         print(f"rlmem: {error}", file=sys.stderr)
@@ -76,8 +78,6 @@ def _study(name: str, only: str, workers: int) -> int:
     except KeyboardInterrupt:
         print("rlmem: interrupted; the same command goes on", file=sys.stderr)
         return 130
-    for job, error in failed:
-        print(f"failed: {job.name}: {error} ({job.folder}/log.txt)", file=sys.stderr)
     if report:
         names = ["index.html", "table.md", "results.csv", "summary.csv"]
         names += ["effects.csv"] if report.effects else []

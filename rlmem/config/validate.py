@@ -114,7 +114,7 @@ TRAIN_NAMES: dict[str, tuple[str, ...]] = {
     "memory.prototype": ("moving", "exemplar"),
     "memory.terminals": ("edge", "node"),
     "memory.episodes": ("apart", "joined"),
-    "memory.eviction": ("merge", "lru"),
+    "memory.eviction": ("auto", "merge", "lru"),
     "memory.embedding.kind": ("auto", "random_projection", "identity"),
     "env.suite": ("atari", "gym", "minatar"),
     "objective.kind": OBJECTIVES,
@@ -179,8 +179,15 @@ def check_evaluate(cfg: DictConfig) -> None:
         )
 
 
-def check_output_dir(path: str | Path) -> None:
-    """Make the run directory and write to it once, so that a run does not fail at its end.
+def check_output_dir(
+    path: str | Path,
+    key: str = "paths.output_dir",
+    works: str = "hydra.run.dir=outputs/mine",
+) -> None:
+    """Make a directory and write to it once, so that a run does not fail at its end.
+
+    Args:
+        key: that names it, works: what would.
 
     Raises:
         UserError: the directory cannot be made or written to.
@@ -191,8 +198,8 @@ def check_output_dir(path: str | Path) -> None:
             pass
     except OSError as exc:
         raise UserError(
-            f"paths.output_dir={path}: cannot write there ({exc.strerror}); "
-            "give a folder that you may write to, such as hydra.run.dir=outputs/mine"
+            f"{key}={path}: cannot write there ({exc.strerror}); "
+            f"give a folder that you may write to, such as {works}"
         ) from exc
 
 
@@ -342,6 +349,14 @@ def _check_schedule(values: Mapping[str, Any]) -> None:
             f"agent.learning_starts={agent['learning_starts']}: the run ends before, at "
             f"trainer.max_env_steps={max_env_steps}; lower the one or raise the other"
         )
+    memory = values["memory"]
+    if _get(memory, "metric.scale") == "auto" and values["env"]["suite"] in ("atari", "minatar"):
+        samples = memory["metric"]["scale_samples"]
+        if samples >= max_env_steps:
+            raise UserError(
+                f"memory.metric.scale_samples={samples}: the run ends before the map begins, at "
+                f"trainer.max_env_steps={max_env_steps}; lower the one or raise the other"
+            )
     train_every, updates = agent["train_every"], agent["updates_per_step"]
     env_steps = train_every * updates
     if env_steps % num_envs:

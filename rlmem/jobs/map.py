@@ -17,6 +17,7 @@ from rlmem.analysis.map_data import (
 )
 from rlmem.callbacks.checkpoint import find_checkpoint, read_manifest
 from rlmem.callbacks.map_images import check_matplotlib, map_title, reach, read_map
+from rlmem.config.validate import check_output_dir
 from rlmem.data.rollout import evaluate_policy
 from rlmem.data.stream import Policy, derive_seed
 from rlmem.envs import EnvSpec, EnvStepper
@@ -49,10 +50,10 @@ def show_map(cfg: DictConfig) -> None:
         memory = _load_memory(run_cfg, env.spec, folder, cfg.run)
         storage, activation = memory.storage, run_cfg.threshold.activation
         assert isinstance(storage, MapStorage)
-        metric = MapMetric(storage, memory.writer, context_beta=run_cfg.memory.context_beta)
+        metric = MapMetric(storage, memory.writer)
         data = read_map(storage, metric.scale, agent)
         out = Path(cfg.out) if cfg.out else run_dir / "map"
-        out.mkdir(parents=True, exist_ok=True)
+        check_output_dir(out, "out", "out=map")
         title = map_title(run_cfg, data, int(read_manifest(folder)["env_steps"]))
         print(title)
         names = _draw(data, title, out, reach(activation, storage.contexts))

@@ -67,6 +67,7 @@ def run_job(job: Job) -> str | None:
 def run_study(study: Study, columns: Sequence[str], workers: int) -> list[tuple[Job, str]]:
     """Run what is missing of some columns, `workers` jobs at once; the failed ones."""
     failed: list[tuple[Job, str]] = []
+    _check_jobs(study, columns)
     # Fresh processes: a fork of one that has used torch's threads can hang.
     context = multiprocessing.get_context("spawn")
     os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -85,6 +86,21 @@ def run_study(study: Study, columns: Sequence[str], workers: int) -> list[tuple[
                         "command goes on, with fewer at once: --jobs 1"
                     ) from None
     return failed
+
+
+def _check_jobs(study: Study, columns: Sequence[str]) -> None:
+    """Compose every job that is missing, so that the last one's misspelt key shows at the start.
+
+    Raises:
+        UserError: the first job whose configuration cannot work.
+    """
+    for column in columns:
+        for job in study.jobs(column):
+            if job.seed == 0 and not job.done:
+                try:
+                    check(compose("train", [*job.overrides, f"paths.output_dir={job.folder}"]))
+                except UserError as error:
+                    raise UserError(f"{job.name}: {error}") from None
 
 
 @contextlib.contextmanager

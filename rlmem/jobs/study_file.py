@@ -90,13 +90,18 @@ class Study:
     def _overrides(self, name: Any, value: Any) -> list[str]:
         """Overrides as a command line or a list."""
         if isinstance(value, list) and all(isinstance(part, str) for part in value):
-            return value
-        if not isinstance(value, str | None):
+            given = value
+        elif isinstance(value, str | None):
+            try:
+                given = shlex.split(value or "")
+            except ValueError as error:
+                self._refuse(f"{name}: {value}: {error}")
+        else:
             self._refuse(f"{name}: {value}: not a line or a list of overrides")
-        try:
-            return shlex.split(value or "")
-        except ValueError as error:
-            self._refuse(f"{name}: {value}: {error}")
+        for override in given:
+            if override.startswith(("seed=", "label=")):
+                self._refuse(f"{name}: {override}: the study sets it; leave it out")
+        return given
 
     def _part(self, name: Any, value: Any, more: set[str]) -> dict[str, Any]:
         """A row or a column: its overrides, alone or in a mapping with further keys."""
@@ -177,10 +182,10 @@ class Study:
         return {kind: rows for kind, rows in asked.items() if rows}
 
     def _job(self, column: str, label: str, seed: int, overrides: Sequence[str], *last: str) -> Job:
-        """A job; `last` overrides what the column and all jobs have in common."""
+        """A job: what all have in common, then its column's, its row's and `last` overrides."""
         folder = self.folder / "runs" / slug(column) / slug(label) / f"seed{seed}"
         quoted = "label='" + label.replace("\\", "\\\\").replace("'", "\\'") + "'"
-        own = (*overrides, *self.columns[column]["overrides"], *self.common, *last)
+        own = (*self.common, *self.columns[column]["overrides"], *overrides, *last)
         return Job(column, label, seed, (*own, quoted, f"seed={seed}"), folder)
 
 

@@ -140,7 +140,7 @@ class RandomProjection:
     def rotate(self, embedded: np.ndarray) -> None:
         """Turn the space to the principal axes of embedded observations [n, dims]."""
         rows = embedded.astype(np.float64)
-        axes = np.linalg.eigh(np.cov(rows.T))[1][:, ::-1].astype(np.float32)
+        axes = np.linalg.eigh(np.atleast_2d(np.cov(rows.T)))[1][:, ::-1].astype(np.float32)
         self._rotation = torch.from_numpy(np.ascontiguousarray(axes))
 
     def footprint(self) -> int:

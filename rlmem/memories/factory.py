@@ -226,7 +226,7 @@ def _map(
         prototype=cfg.prototype,
         stack=spec.stack,
         node_terminals=cfg.terminals == "node",
-        evict=cfg.eviction == "lru",
+        evict=_evicts(cfg),
         budget=budget,
     )
     writer = GWRWriter(
@@ -271,3 +271,9 @@ def _edge_sampler(cfg: Any, edges: int) -> ReplaySampler:
             eps=cfg.eps,
         )
     return UniformEdgeSampler(edges) if cfg.kind == "uniform" else VisitSampler(edges)
+
+
+def _evicts(cfg: Any) -> bool:
+    """Whether a full map lets go of nodes: a budget takes room for edges too, without which what
+    is merged is lost."""
+    return cfg.eviction == "lru" or (cfg.eviction == "auto" and cfg.budget is not None)

@@ -28,7 +28,6 @@ class MapMetric:
     Args:
         storage: the map.
         writer: that wrote it; its embedding and scale are used.
-        context_beta: share of the older context in C_k, as the writer has it.
 
     Raises:
         UserError: the map has no nodes.
@@ -50,16 +49,15 @@ class MapMetric:
         ((51,), True)
     """
 
-    def __init__(
-        self, storage: MapStorage, writer: GWRWriter, *, context_beta: float = 0.7
-    ) -> None:
+    def __init__(self, storage: MapStorage, writer: GWRWriter) -> None:
         self.nodes = storage.live_nodes()
         if not len(self.nodes) or writer.scale is None:
             raise UserError(
                 "the map has no nodes yet: memory.metric.scale=auto looks at "
                 f"{writer.scale_samples:,} observations before the first one"
             )
-        self.scale, self.contexts, self.context_beta = writer.scale, storage.contexts, context_beta
+        self.scale, self.contexts = writer.scale, storage.contexts
+        self.context_beta = writer.context_beta
         self._embedding = writer.embedding
         alphas = np.exp(-np.arange(self.contexts + 1.0))
         self.alphas = alphas / alphas.sum()

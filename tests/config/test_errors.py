@@ -67,7 +67,7 @@ MISTAKES = {
     "memory=gwr memory.prototype=average": "memory.prototype=average: no such prototype; available",
     "memory=gwr memory.terminals=done": "memory.terminals=done: no such terminals; available: edge",
     "memory=gwr memory.episodes=join": "memory.episodes=join: no such episodes; did you mean join",
-    "memory=gwr memory.eviction=fifo": "memory.eviction=fifo: no such eviction; available: lru, m",
+    "memory=gwr memory.eviction=fifo": "memory.eviction=fifo: no such eviction; available: ",
     "memory=gwr_plain memory/sampler=cer": "memory/sampler=cer: no such sampler",
     "memory=gwr_plain memory/sampler=combined": "use memory/sampler=visits or uniform or prior",
     "memory=gwr_released agent.n_step=3": "agent.n_step=3: memory.terminals=node and memory.episod",

@@ -304,7 +304,7 @@ def test_a_map_never_holds_more_than_its_budget(change: float) -> None:
         memory.extend(envs.block(40))
         memory.sample(8)
         assert held(memory) <= budget
-    assert held(memory) > 0.99 * budget
+    assert held(memory) > 0.97 * budget  # a map that evicts keeps a little spare
     if change < 1.0:  # much merges: there are more edges than were reckoned with
         assert storage.num_edges > storage.projected_edges
     memory.check_valid()

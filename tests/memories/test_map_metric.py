@@ -31,7 +31,7 @@ def make_memory(contexts: int, activation: float = 0.6, eps: float = 0.1) -> Rep
 def grown(contexts: int, rows: int = 200) -> tuple[ReplayMemory, MapMetric]:
     memory = make_memory(contexts)
     memory.extend(RandomEnvs(np.random.default_rng(1)).block(rows))
-    return memory, MapMetric(memory.storage, memory.writer, context_beta=BETA)
+    return memory, MapMetric(memory.storage, memory.writer)
 
 
 def some_episodes(lengths: tuple[int, ...] = (5, 1, 9)) -> list[np.ndarray]:
@@ -83,7 +83,7 @@ def test_the_nearest_node_is_the_one_that_fires_in_the_writer(contexts: int) -> 
     still = make_memory(contexts, activation=1e-9, eps=0.0)
     source, _ = grown(contexts)
     still.storage.load_state_dict(source.storage.state_dict())
-    metric = MapMetric(still.storage, still.writer, context_beta=BETA)
+    metric = MapMetric(still.storage, still.writer)
     nodes = still.storage.live_nodes()
     before = still.storage.arrays.nodes["firings"][nodes].copy()
     (episode,) = some_episodes((30,))

@@ -132,7 +132,7 @@ class GWRWriter(Writer):
         self.stack, self.num_envs = stack, num_envs
         self.metric_scale, self.scale_samples, self.seed = metric_scale, scale_samples, seed
         self.scale: float | None = None
-        self.joined = joined
+        self.joined, self.context_beta = joined, float(context_beta)
         self._rule = make_rule(constants)
 
     def register_storage(self, storage: Storage) -> None:
