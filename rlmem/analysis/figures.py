@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 
 from rlmem.analysis.cells import Cell
 from rlmem.analysis.statistics import (
@@ -17,6 +18,7 @@ from rlmem.analysis.statistics import (
     performance_profile,
     probability_of_improvement,
 )
+from rlmem.units import readable_bytes
 
 MIB = 2**20
 STYLE: Any = {
@@ -124,7 +126,7 @@ def _gid(cell: Cell, what: str, axes: Axes) -> str:
 def return_against_bytes(cells: Sequence[Cell]) -> Figure | None:
     """Final return over peak bytes with the Pareto frontier; None without two points."""
     points = [
-        (cell, cell.mean("memory_bytes_peak") / MIB, cell.return_mean)
+        (cell, cell.mean("memory_bytes_peak"), cell.return_mean)
         for cell in cells
         if cell.return_mean and np.isfinite(cell.mean("memory_bytes_peak"))
     ]
@@ -153,9 +155,10 @@ def return_against_bytes(cells: Sequence[Cell]) -> Figure | None:
             at.annotate(short(points[k][0].label), (cost[k], gain[k]), xytext=(6, 4), size=7,
                         textcoords="offset points")  # fmt: skip
     if cost.min() > 0 and cost.max() / cost.min() > 8:
-        at.set_xscale("log")
-    at.xaxis.set_major_formatter("{x:g}")
-    at.set(xlabel="memory held at most [MiB]", ylabel=_return_name(cells))
+        at.set_xscale("log", base=2)
+        at.xaxis.set_minor_formatter(NullFormatter())
+    at.xaxis.set_major_formatter(lambda size, _: readable_bytes(size).replace(".0 ", " "))
+    at.set(xlabel="memory held at most", ylabel=_return_name(cells))
     at.margins(x=0.08)
     _legend(drawn, at)
     at.set_title(
