@@ -17,6 +17,7 @@ import torch
 from tensordict import TensorDict
 from torch import nn
 
+from rlmem.agents.batch import read_batch
 from rlmem.networks import Actor, Critic
 
 
@@ -140,18 +141,10 @@ class DDPG(lightning.LightningModule):
         """
         if batch.shape[0] == 0:
             return {"td_error": torch.empty(batch.shape), "loss": torch.empty(0)}
-        following: Any = batch["next"]
-        # What needs no gradient is worked out for all U minibatches at once.
-        terminated = following["terminated"].squeeze(-1)
-        discount = self.discounts[batch["steps_to_next"].squeeze(-1)] * ~terminated
         columns = (
-            batch["observation"],
             batch["action"],
-            following["observation"],
-            following["reward"].squeeze(-1),
-            discount,
-            batch["weight"].squeeze(-1),
             self._target_noise(batch["action"]),
+            *read_batch(batch, self.discounts),
         )
         td_errors, losses = [], []
         for number, row in enumerate(zip(*columns, strict=True), start=self.grad_steps + 1):
@@ -172,13 +165,13 @@ class DDPG(lightning.LightningModule):
 
     def _update(
         self,
-        observation: torch.Tensor,
         action: torch.Tensor,
+        noise: torch.Tensor | None,
+        observation: torch.Tensor,
         next_observation: torch.Tensor,
         reward: torch.Tensor,
         discount: torch.Tensor,
         weight: torch.Tensor,
-        noise: torch.Tensor | None,
         update_policy: bool,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """One gradient step on a minibatch [B]; `discount` is 0 where the episode terminated."""

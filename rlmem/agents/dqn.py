@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from tensordict import TensorDict
 
+from rlmem.agents.batch import read_batch
 from rlmem.networks import make_network
 
 
@@ -98,18 +99,7 @@ class DQN(lightning.LightningModule):
         """
         if batch.shape[0] == 0:
             return {"td_error": torch.empty(batch.shape), "loss": torch.empty(0)}
-        following: Any = batch["next"]
-        # What needs no gradient is worked out for all U minibatches at once.
-        terminated = following["terminated"].squeeze(-1)
-        discount = self.discounts[batch["steps_to_next"].squeeze(-1)] * ~terminated
-        columns = (
-            batch["observation"],
-            batch["action"].unsqueeze(-1),
-            following["observation"],
-            following["reward"].squeeze(-1),
-            discount,
-            batch["weight"].squeeze(-1),
-        )
+        columns = (batch["action"].unsqueeze(-1), *read_batch(batch, self.discounts))
         td_errors, losses = [], []
         for number, row in enumerate(zip(*columns, strict=True), start=self.grad_steps + 1):
             td_error, loss = self._update(*row)
@@ -122,8 +112,8 @@ class DQN(lightning.LightningModule):
 
     def _update(
         self,
-        observation: torch.Tensor,
         action: torch.Tensor,
+        observation: torch.Tensor,
         next_observation: torch.Tensor,
         reward: torch.Tensor,
         discount: torch.Tensor,

@@ -41,8 +41,9 @@ from rlmem.memories.storages.map_records import (
 # Reassociation lets the compiler sum in vector lanes; infinities keep their meaning.
 _SUMS = {"reassoc", "contract", "nsz"}
 _GUESSES = 4  # links and edges of the node before that are tried first
-_ROUNDING = 1.0 + 1e-5
-_SLACK = 1.2
+# Factors on squared distances that serve as bounds.
+_ROUNDING = 1.0 + 1e-5  # float32 sums in another order differ by less
+_SLACK = 1.2  # nodes that move in a block seldom leave the bound; more would list more candidates
 
 
 @njit(cache=True)
