@@ -111,7 +111,7 @@ class EnvStepStream:
         batches = self.memory.available(config.batch_size, config.updates)
         if self.env_steps < config.learning_starts or batches == 0:
             return TensorDict({}, batch_size=[0, config.batch_size])
-        self.memory.sampler.anneal(self.env_steps)
+        self.memory.anneal(self.env_steps)
         batch = self.memory.sample(config.batch_size, batches)
         self.seconds["sample"] += time.perf_counter() - started
         return batch

@@ -1,10 +1,11 @@
-"""A replay memory: one storage, one sampler, one writer, as in TorchRL's `ReplayBuffer`.
+"""A replay memory: storage, sampler, writer and transforms, as in TorchRL's `ReplayBuffer`.
 
 This is the thin glue that rlmem's trainer uses in place of `torchrl.data.ReplayBuffer`: it draws
 several minibatches at once, counts every byte, and saves without pickle. The parts are TorchRL
 parts and work in a `ReplayBuffer` as they are.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,11 @@ from tensordict import TensorDict
 from rlmem.memories.samplers.base import ReplaySampler
 from rlmem.memories.serialize import load_state, save_state
 from rlmem.memories.storages.base import ReplayStorage
+from rlmem.memories.transforms.base import ReplayTransform
 
 
 class ReplayMemory:
-    """Storage x sampler x writer with one random generator.
+    """Storage x sampler x writer, and transforms of the batches, with one random generator.
 
     Args:
         storage: how transitions are held.
@@ -27,6 +29,7 @@ class ReplayMemory:
         seed: of the generator that sampler, storage and writer draw from.
         budget: bytes that all parts may hold together; the capacity is then an upper bound. The
             oldest transitions of a ring go when a new one would not fit; a map grows no more.
+        transforms: what each batch goes through, in this order.
 
     Example:
         >>> import numpy as np
@@ -50,20 +53,27 @@ class ReplayMemory:
         *,
         seed: int,
         budget: int | None = None,
+        transforms: Sequence[ReplayTransform] = (),
     ) -> None:
         self.storage, self.sampler, self.writer = storage, sampler, writer
+        self.transforms = tuple(transforms)
         self.generator = torch.Generator().manual_seed(seed)
         self.transitions_seen = 0
-        writer.register_storage(storage)
+        for part in (writer, *self.transforms):
+            part.register_storage(storage)
         self.budget = budget
         if budget is not None:
             own = sum(writer.projected_footprint().values())
-            storage.limit_bytes(budget - own, sampler.bytes_a_slot())
+            a_slot = sum(part.bytes_a_slot() for part in (sampler, *self.transforms))
+            fixed = sum(part.fixed_bytes() for part in self.transforms)
+            storage.limit_bytes(budget - own - fixed, a_slot)
         for part in self._parts().values():
             part._rng = self.generator
 
     def _parts(self) -> dict[str, Any]:
-        return {"storage": self.storage, "sampler": self.sampler, "writer": self.writer}
+        transforms = {part.name: part for part in self.transforms}
+        parts = {"storage": self.storage, "sampler": self.sampler, "writer": self.writer}
+        return {**parts, **transforms}
 
     def __len__(self) -> int:
         return len(self.storage)
@@ -76,6 +86,8 @@ class ReplayMemory:
             evicted = self._forget_evicted()
         # Of a block for which a budget has no room, the last rows are held.
         self.sampler.extend(index[-len(self.storage) :] if evicted else index)
+        for part in self.transforms:
+            part.extend(block, index)
         self.transitions_seen += len(index)
         return index
 
@@ -115,7 +127,14 @@ class ReplayMemory:
             weight = torch.ones(*index.shape, 1)
         batch.set("index", index)
         batch.set("weight", weight)
+        for part in self.transforms:
+            batch = part.apply(batch)
         return batch
+
+    def anneal(self, env_steps: int) -> None:
+        """Tell all schedules how far the run is."""
+        for part in (self.sampler, *self.transforms):
+            part.anneal(env_steps)
 
     def update_priority(self, index: torch.Tensor, td_error: torch.Tensor) -> None:
         """Tell the sampler the TD errors of sampled transitions, both [...] of one shape."""
@@ -155,8 +174,9 @@ class ReplayMemory:
                 changed.
         """
         self.storage.save(folder / "storage", previous / "storage" if previous else None)
-        for name in ("sampler", "writer"):
-            save_state(folder / name, self._parts()[name].state_dict())
+        for name, part in self._parts().items():
+            if part is not self.storage:
+                save_state(folder / name, part.state_dict())
         own = {
             "generator": self.generator.get_state().numpy(),
             "transitions_seen": self.transitions_seen,

@@ -1,0 +1,1 @@
+"""What rewrites a memory's batches: hindsight goals, states of consolidation."""

@@ -1,0 +1,64 @@
+"""What every transform shares: it sees what is written and works on each batch that is drawn.
+
+TorchRL calls what works on a buffer's batches a transform. One of rlmem may hold bytes, which count,
+and a state, which is saved with the memory.
+"""
+
+from typing import Any
+
+import torch
+from tensordict import TensorDict
+
+from rlmem.memories.serialize import State
+from rlmem.memories.storages.base import ReplayStorage
+
+
+class ReplayTransform:
+    """Base of the transforms: does nothing, holds nothing."""
+
+    name = "transform"  # of its folder in a saved memory
+    _rng: torch.Generator  # the memory's
+
+    def register_storage(self, storage: ReplayStorage) -> None:
+        """Told once which storage the batches come from.
+
+        Raises:
+            ValueError: it does not work on this storage.
+        """
+        self.storage = storage
+
+    def extend(self, block: Any, index: torch.Tensor) -> None:
+        """Told of each block (`rlmem.memories.storages.base`) that was written, at slots [N]."""
+
+    def apply(self, batch: TensorDict) -> TensorDict:
+        """Rewrite a batch [B] or [U, B], in place or anew; it has `index` and `weight` already."""
+        return batch
+
+    def anneal(self, env_steps: int) -> None:
+        """Told how far the run is; transforms with a schedule follow it."""
+
+    def bytes_a_slot(self) -> int:
+        """Bytes held for each slot of the storage in use."""
+        return 0
+
+    def fixed_bytes(self) -> int:
+        """Bytes held besides those."""
+        return 0
+
+    def footprint(self) -> dict[str, int]:
+        """Component -> bytes held."""
+        return {}
+
+    def projected_footprint(self) -> dict[str, int]:
+        """Component -> bytes held when the memory is full."""
+        return self.footprint()
+
+    def state_dict(self) -> State:
+        """Flat state: name -> array or JSON value."""
+        return {}
+
+    def load_state_dict(self, state_dict: State) -> None:
+        """Take over a state, copying arrays in place."""
+
+    def check_valid(self) -> None:
+        """Assert the invariants."""
