@@ -1,5 +1,8 @@
 """DQN (Mnih et al. 2015) with double, dueling and n-step targets as switches.
 
+A batch may bring states to consolidate: then each minibatch takes several gradient steps, on one
+TD target, that also hold the network to its target network there (MeDQN, Lan et al. 2023).
+
 Adam and the squared error instead of RMSProp and the Huber loss: that lifts plain DQN by more than
 most replay variants do (Ceron & Castro 2021), so that each memory is compared on a sound baseline.
 The agent knows neither storage nor environment: it takes a batch and gives TD errors.
@@ -51,14 +54,16 @@ class DQN(lightning.LightningModule):
         self.discounts: torch.Tensor
         self.register_buffer("discounts", discounts, persistent=False)
         self.grad_steps = 0
-        # In gradient steps, as the agent sees no environment.
-        self.target_update_every = max(1, round(cfg.target_update_every / cfg.train_every))
-        self.optimizer = torch.optim.Adam(
-            self.online.parameters(), lr=cfg.lr, eps=cfg.adam_eps, fused=True
+        # In gradient steps, as the agent sees no environment; None: someone else says when.
+        self.target_update_every = (
+            None
+            if cfg.target_update_every == "episode"
+            else max(1, round(cfg.target_update_every / cfg.train_every))
         )
+        self.optimizer = make_optimizer(cfg, self.online)
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        """Adam over the online network."""
+        """That of the online network."""
         return self.optimizer
 
     def epsilon(self, env_steps: int) -> float:
@@ -92,23 +97,36 @@ class DQN(lightning.LightningModule):
     explore = act  # training and evaluation differ in epsilon only
 
     def training_step(self, batch: TensorDict, batch_idx: int) -> dict[str, Any]:
-        """U gradient steps on a batch [U, B].
+        """One gradient step on each of U minibatches [U, B], or E where the batch has
+        `consolidation` states [U, E, B', *observation_shape] of weight `consolidation_weight` [U].
 
         Returns:
-            `td_error` float32 [U, B] (target - Q, before each step) and `loss` [U]; both detached.
+            `td_error` float32 [U, B] (target - Q), `loss` [U] and, of consolidation,
+            `consolidation_loss` [U] without its weight: before each minibatch's first step,
+            detached.
         """
         if batch.shape[0] == 0:
             return {"td_error": torch.empty(batch.shape), "loss": torch.empty(0)}
-        columns = (batch["action"].unsqueeze(-1), *read_batch(batch, self.discounts))
-        td_errors, losses = [], []
+        columns: list[Any] = [batch["action"].unsqueeze(-1), *read_batch(batch, self.discounts)]
+        if "consolidation" in batch.keys():  # noqa: SIM118 (a TensorDict is iterated by rows)
+            columns += [batch["consolidation"], batch["consolidation_weight"]]
+        found = []
         for number, row in enumerate(zip(*columns, strict=True), start=self.grad_steps + 1):
-            td_error, loss = self._update(*row)
-            td_errors.append(td_error)
-            losses.append(loss)
-            if number % self.target_update_every == 0:
-                self.target.load_state_dict(self.online.state_dict())
-        self.grad_steps += len(losses)
-        return {"td_error": torch.stack(td_errors), "loss": torch.stack(losses)}
+            found.append(self._update(*row))
+            if self.target_update_every and number % self.target_update_every == 0:
+                self.update_target()
+        self.grad_steps += len(found)
+        return {name: torch.stack([values[name] for values in found]) for name in found[0]}
+
+    @torch.no_grad()
+    def update_target(self) -> None:
+        """Move the target network: to the online one, or by `tau` of the way."""
+        if self.cfg.tau == 1.0:
+            self.target.load_state_dict(self.online.state_dict())
+        else:
+            torch._foreach_lerp_(  # pyright: ignore[reportPrivateImportUsage]
+                [*self.target.parameters()], [*self.online.parameters()], self.cfg.tau
+            )
 
     def _update(
         self,
@@ -118,31 +136,73 @@ class DQN(lightning.LightningModule):
         reward: torch.Tensor,
         discount: torch.Tensor,
         weight: torch.Tensor,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """One gradient step on a minibatch [B]; `discount` is 0 where the episode terminated."""
+        consolidation: torch.Tensor | None = None,
+        consolidation_weight: torch.Tensor | None = None,
+    ) -> dict[str, torch.Tensor]:
+        """The gradient steps of a minibatch [B]; `discount` is 0 where the episode terminated."""
+        target = self._target(next_observation, reward, discount)
+        if consolidation is None or consolidation_weight is None:
+            td_error, loss = self._td_loss(self.online(observation), action, target, weight)
+            self._step(loss)
+            return {"td_error": td_error.detach(), "loss": loss.detach()}
+        first: dict[str, torch.Tensor] = {}
         with torch.no_grad():
-            q_next = self.target(next_observation)
-            if self.cfg.double:
-                best = self.online(next_observation).argmax(-1, keepdim=True)
-                value = q_next.gather(-1, best).squeeze(-1)
-            else:
-                value = q_next.amax(-1)
-            target = torch.addcmul(reward, discount, value.to(reward.dtype))
-        q = self.online(observation).gather(-1, action).squeeze(-1)
-        td_error = target - q
+            anchor = self.target(consolidation.flatten(0, 1)).unflatten(0, consolidation.shape[:2])
+        for states, values in zip(consolidation, anchor, strict=True):
+            q = self.online(torch.cat((observation, states)))
+            td_error, loss = self._td_loss(q[: len(action)], action, target, weight)
+            gap = (q[len(action) :] - values).square().mean()
+            loss = loss + consolidation_weight * gap
+            self._step(loss)
+            first = first or {
+                "td_error": td_error.detach(),
+                "loss": loss.detach(),
+                "consolidation_loss": gap.detach(),
+            }
+        return first
+
+    @torch.no_grad()
+    def _target(
+        self, next_observation: torch.Tensor, reward: torch.Tensor, discount: torch.Tensor
+    ) -> torch.Tensor:
+        """Reward + discount * the value of the next observation, [B]."""
+        q_next = self.target(next_observation)
+        if self.cfg.double:
+            best = self.online(next_observation).argmax(-1, keepdim=True)
+            value = q_next.gather(-1, best).squeeze(-1)
+        else:
+            value = q_next.amax(-1)
+        target = torch.addcmul(reward, discount, value.to(reward.dtype))
+        return target if self.cfg.target_clip is None else target.clamp(*self.cfg.target_clip)
+
+    def _td_loss(
+        self, q: torch.Tensor, action: torch.Tensor, target: torch.Tensor, weight: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """TD errors [B] and their weighted loss, of Q values [B, actions]."""
+        td_error = target - q.gather(-1, action).squeeze(-1)
         if self.cfg.loss == "huber":
             zero = torch.zeros_like(td_error)
             loss = torch.nn.functional.huber_loss(td_error, zero, reduction="none")
         else:
             loss = td_error.square()
-        loss = (weight * loss).mean()
+        return td_error, (weight * loss).mean()
+
+    def _step(self, loss: torch.Tensor) -> None:
         # The raw optimizer: Lightning's wrapper costs a tenth of a small network's step.
         self.optimizer.zero_grad()
         loss.backward()
         if self.cfg.max_grad_norm is not None:
             torch.nn.utils.clip_grad_norm_(self.online.parameters(), self.cfg.max_grad_norm)
         self.optimizer.step()
-        if torch.is_autocast_enabled(observation.device.type):
+        if torch.is_autocast_enabled(loss.device.type):
             # The Trainer's autocast region spans all U updates and caches the weights' bf16 copies.
             torch.clear_autocast_cache()
-        return td_error.detach(), loss.detach()
+
+
+def make_optimizer(cfg: Any, network: torch.nn.Module) -> torch.optim.Optimizer:
+    """Adam, or RMSProp as the first DQN had it (Mnih et al. 2015)."""
+    if cfg.optimizer == "rmsprop":
+        return torch.optim.RMSprop(
+            network.parameters(), lr=cfg.lr, alpha=0.95, eps=0.01, centered=True
+        )
+    return torch.optim.Adam(network.parameters(), lr=cfg.lr, eps=cfg.adam_eps, fused=True)

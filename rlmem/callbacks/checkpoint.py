@@ -18,6 +18,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from rlmem import __version__
+from rlmem.callbacks.diagnostics import ReplayDiagnostics
 from rlmem.callbacks.records import Recorder
 from rlmem.data.stream import EnvStepStream
 from rlmem.errors import UserError
@@ -33,6 +34,7 @@ stream/                counters, random state, and the actions since the environ
 memory/                the replay memory (large; absent in a finished run): state.json with the
                        checksums, and .npy arrays; rows-, chunks- and data-<from>-<to> never
                        change once written, and are links to those of the checkpoint before
+diagnostics/           what metrics.csv needs to go on with sampled_fraction and the like
 """
 
 
@@ -85,6 +87,8 @@ def _save_checkpoint(
     save_state(fresh / "stream", stream.state_dict())
     if with_memory:
         stream.memory.save(fresh / "memory", folder / "memory")
+        if recorder.diagnostics:
+            save_state(fresh / "diagnostics", recorder.diagnostics.state_dict())
     (fresh / "README.txt").write_text(README)
     manifest = {
         "format": FORMAT,
@@ -146,8 +150,13 @@ def load_model(folder: Path, agent: Any) -> None:
         raise UserError(f"{folder}/model.safetensors cannot be loaded: {reason}") from None
 
 
-def load_checkpoint(folder: Path, agent: Any, stream: EnvStepStream) -> dict[str, Any]:
+def load_checkpoint(
+    folder: Path, agent: Any, stream: EnvStepStream, diagnostics: ReplayDiagnostics | None = None
+) -> dict[str, Any]:
     """Restore a run in place and return the manifest.
+
+    Args:
+        diagnostics: start anew where the saved run had none.
 
     Raises:
         UserError: the checkpoint is incomplete, damaged, or of another run.
@@ -161,6 +170,8 @@ def load_checkpoint(folder: Path, agent: Any, stream: EnvStepStream) -> dict[str
     load_model(folder, agent)
     try:
         _load_optimizer(agent.optimizer, load_file(folder / "optimizer.safetensors"))
+        if diagnostics and (folder / "diagnostics").is_dir():
+            diagnostics.load_state_dict(load_state(folder / "diagnostics"))
         stream.memory.load(folder / "memory")
         stream.load_state_dict(load_state(folder / "stream"))
     except (OSError, ValueError, KeyError, EOFError, SafetensorError) as error:

@@ -14,22 +14,13 @@ from typing import Any, Protocol
 
 import lightning
 import numpy as np
-import torch
 from tensordict import TensorDict
 
+from rlmem.callbacks.diagnostics import ReplayDiagnostics
 from rlmem.data.rollout import EvaluationResult
 from rlmem.data.stream import EnvStepStream
 
 EPISODE_COLUMNS = ["env_steps", "episode", "return", "length", "seconds"]
-LEARNING_COLUMNS = [
-    "loss",
-    "td_error_mean",
-    "td_error_median",
-    "td_error_max",
-    "td_error_std",
-    "correlation_count",
-    "weight_min",
-]
 EVALUATION_COLUMNS = ["env_steps", "episode", "return", "length"]
 
 
@@ -102,28 +93,6 @@ def _steps(row: dict[str, str]) -> int:
         return 2**63
 
 
-def correlation_count(states: torch.Tensor, threshold: float = 0.8) -> int:
-    """Pairs i < j of a batch's states whose correlation over state dimensions exceeds a threshold.
-
-    Args:
-        states: [B, ...].
-        threshold: on the absolute correlation coefficient. A constant state correlates with none.
-    """
-    flat = states.detach().flatten(1).to(torch.float32)
-    centred = flat - flat.mean(1, keepdim=True)
-    norm = centred.norm(dim=1, keepdim=True)
-    unit = centred / norm.clamp(min=1e-12)
-    above = (unit @ unit.T).abs() > threshold
-    return int(torch.triu(above, diagonal=1).sum())
-
-
-def summarize_td_errors(td_error: torch.Tensor) -> tuple[float, float, float, float]:
-    """Mean, median, largest and standard deviation of |TD error| over a batch."""
-    size = td_error.detach().abs().float().flatten()
-    values = size.mean(), size.quantile(0.5), size.max(), size.std(correction=0)
-    return tuple(float(value) for value in values)  # type: ignore[return-value]
-
-
 class Recorder(lightning.Callback):
     """Writes the files and tells the loggers.
 
@@ -132,12 +101,19 @@ class Recorder(lightning.Callback):
         stream: the run's stream.
         every: env steps between rows of metrics.csv.
         loggers: further takers of the rows.
+        diagnostics: gives the columns of the newest minibatch; None: there is its loss only.
     """
 
     def __init__(
-        self, run_dir: Path, stream: EnvStepStream, every: int, loggers: Sequence[MetricsLogger]
+        self,
+        run_dir: Path,
+        stream: EnvStepStream,
+        every: int,
+        loggers: Sequence[MetricsLogger],
+        diagnostics: ReplayDiagnostics | None = None,
     ) -> None:
         self.stream, self.every, self.loggers = stream, every, loggers
+        self.diagnostics = diagnostics
         self.bytes_peak = 0
         self.seconds_before = self.cpu_seconds_before = 0.0
         self.last_evaluation: EvaluationResult | None = None
@@ -186,12 +162,12 @@ class Recorder(lightning.Callback):
     ) -> None:
         """Make a row at each interval."""
         if self.stream.crossed(self.every):
-            self.write_row(pl_module, outputs, batch)
+            self.write_row(pl_module, outputs)
 
-    def write_row(self, agent: Any, outputs: dict[str, Any], batch: TensorDict) -> None:
+    def write_row(self, agent: Any, outputs: dict[str, Any]) -> None:
         """Make one row of metrics and write the episodes that ended."""
         self.write_episodes()
-        row = {**self._progress(agent), **self._learning(outputs, batch), **self._memory()}
+        row = {**self._progress(agent), **self._learning(outputs), **self._memory()}
         self._metrics.write([row])
         for logger in self.loggers:
             logger.log(row)
@@ -251,17 +227,15 @@ class Recorder(lightning.Callback):
             "sample_us": 1e6 * spent["sample"] / updates if updates else None,
         }
 
-    def _learning(self, outputs: dict[str, Any], batch: TensorDict) -> dict[str, Any]:
+    def _learning(self, outputs: dict[str, Any]) -> dict[str, Any]:
         """What the newest minibatch was like; empty cells before learning starts."""
-        if not batch.shape[0]:
-            return dict.fromkeys(LEARNING_COLUMNS)
-        values = (
-            float(outputs["loss"][-1]),
-            *summarize_td_errors(outputs["td_error"][-1]),
-            correlation_count(batch["observation"][-1]),
-            float(batch["weight"][-1].min()),
-        )
-        return dict(zip(LEARNING_COLUMNS, values, strict=True))
+        own: dict[str, Any] = {}
+        for part in self.stream.memory.transforms:
+            own |= {n: float(outputs[n][-1]) if n in outputs else None for n in part.outputs}
+            own |= part.metrics()
+        if self.diagnostics:
+            return self.diagnostics.columns() | own
+        return {"loss": float(outputs["loss"][-1]) if len(outputs["loss"]) else None, **own}
 
     def _memory(self) -> dict[str, Any]:
         memory = self.stream.memory

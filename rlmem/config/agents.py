@@ -4,6 +4,7 @@
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass
@@ -48,12 +49,15 @@ class AgentConfig:
 class DQNConfig(AgentConfig):
     """DQN and its switches."""
 
+    optimizer: str
     lr: float
     adam_eps: float
     loss: str
     double: bool
     dueling: bool
-    target_update_every: int
+    target_update_every: Any  # a number or "episode", of which OmegaConf 2.3 merges no union
+    tau: float
+    target_clip: list[float] | None
     max_grad_norm: float | None
     epsilon: EpsilonConfig
     network: QNetworkConfig

@@ -69,6 +69,33 @@ class MemoryConfig:
 
 
 @dataclass
+class ConsolidationConfig:
+    """States at which an agent is held to its target network."""
+
+    states: str
+    batch_size: int
+    inner_steps: int
+    weight_start: float
+    weight_end: float
+    weight_steps: int
+
+
+@dataclass
+class MedqnMemoryConfig(MemoryConfig):
+    """Consolidation in place of a large memory (Lan et al. 2023)."""
+
+    consolidation: ConsolidationConfig
+
+
+@dataclass
+class HerMemoryConfig(MemoryConfig):
+    """Hindsight experience replay (Andrychowicz et al. 2017)."""
+
+    strategy: str
+    k: int
+
+
+@dataclass
 class MetricConfig:
     """The distance of GWR's activity exp(-distance / scale)."""
 
@@ -181,6 +208,15 @@ class GymEnvConfig(EnvConfig):
 
     id: str
     max_episode_steps: int | None
+    kwargs: dict[str, Any] | None
+    action_levels: int | None
+
+
+@dataclass
+class BitFlipEnvConfig(GymEnvConfig):
+    """Bits to flip into a goal."""
+
+    bits: int
 
 
 @dataclass
@@ -242,6 +278,7 @@ class LogConfig:
     """Metrics rows, pictures and the progress bar."""
 
     every: int
+    diagnostics: bool
     map_every: int | None
     progress: bool
 
@@ -317,6 +354,8 @@ def register() -> None:
     store(name="train_schema", node=TrainConfig, provider="rlmem")
     store(name="evaluate_schema", node=EvaluateConfig, provider="rlmem")
     store(name="gwr_schema", node=GwrMemoryConfig, provider="rlmem")
+    store(name="her_schema", node=HerMemoryConfig, provider="rlmem")
+    store(name="medqn_schema", node=MedqnMemoryConfig, provider="rlmem")
     store(name="dqn_schema", node=DQNConfig, provider="rlmem")
     store(name="ddpg_schema", node=DDPGConfig, provider="rlmem")
     store(name="wandb_schema", node=WandbLoggerConfig, provider="rlmem")
@@ -325,5 +364,6 @@ def register() -> None:
     store(name="prioritized_schema", node=PrioritizedSamplerConfig, provider="rlmem")
     store(name="atari_schema", node=AtariEnvConfig, provider="rlmem")
     store(name="gym_schema", node=GymEnvConfig, provider="rlmem")
+    store(name="bit_flip_schema", node=BitFlipEnvConfig, provider="rlmem")
     store(name="mujoco_schema", node=MujocoEnvConfig, provider="rlmem")
     store(name="minatar_schema", node=MinatarEnvConfig, provider="rlmem")

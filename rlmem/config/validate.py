@@ -51,7 +51,6 @@ TRAIN_RANGES: dict[str, Range] = {
     "agent.learning_starts": _FROM_ZERO,
     "agent.train_every": _COUNT,
     "agent.updates_per_step": _COUNT,
-    "agent.target_update_every": _COUNT,
     "agent.max_grad_norm": _POSITIVE,
     "agent.epsilon.start": _SHARE,
     "agent.epsilon.end": _SHARE,
@@ -72,6 +71,12 @@ TRAIN_RANGES: dict[str, Range] = {
     "memory.sampler.beta_end": _SHARE,
     "memory.sampler.beta_steps": _COUNT,
     "memory.sampler.eps": _POSITIVE,
+    "memory.k": _COUNT,
+    "memory.consolidation.batch_size": _COUNT,
+    "memory.consolidation.inner_steps": _COUNT,
+    "memory.consolidation.weight_start": _FROM_ZERO,
+    "memory.consolidation.weight_end": _FROM_ZERO,
+    "memory.consolidation.weight_steps": _COUNT,
     "memory.context_beta": _SHARE,
     "memory.phi": _SHARE,
     "memory.tau_b": _SHARE,
@@ -90,6 +95,8 @@ TRAIN_RANGES: dict[str, Range] = {
     "env.screen_size": Range(36),  # the smallest that the Nature CNN's three layers take
     "env.sticky": _SHARE,
     "env.max_episode_steps": _COUNT,
+    "env.bits": _COUNT,
+    "env.action_levels": Range(2),
     "env.protocol.sticky": _SHARE,
     "env.protocol.noop_max": _FROM_ZERO,
     "env.protocol.max_frames": _COUNT,
@@ -103,14 +110,17 @@ TRAIN_RANGES: dict[str, Range] = {
     "log.map_every": _COUNT,
 }
 
-RING_SAMPLERS = ("uniform", "prioritized", "rank", "combined", "latest")
+RING_SAMPLERS = ("uniform", "prioritized", "rank", "combined", "latest", "newest")
 
 TRAIN_NAMES: dict[str, tuple[str, ...]] = {
     "agent.name": tuple(AGENTS),
+    "agent.optimizer": ("adam", "rmsprop"),
     "agent.loss": ("mse", "huber"),
     "agent.network.kind": ("auto", "nature", "minatar", "mlp"),
     "memory.storage.kind": ("auto", "dense", "frames", "compressed", "memmap", "map"),
     "memory.sampler.kind": (*RING_SAMPLERS, "visits"),
+    "memory.consolidation.states": ("bounds", "stored"),
+    "memory.strategy": ("future", "final", "episode", "random"),
     "memory.prototype": ("moving", "exemplar"),
     "memory.terminals": ("edge", "node"),
     "memory.episodes": ("apart", "joined"),
@@ -147,6 +157,8 @@ def check(cfg: DictConfig) -> None:
     _check_ranges(values, TRAIN_RANGES)
     _check_names(values, TRAIN_NAMES)
     _check_memory(values)
+    _check_consolidation(values)
+    _check_hindsight(values)
     _check_agent(values["agent"], values["env"])
     _check_schedule(values)
     check_objective(values["objective"])
@@ -292,6 +304,44 @@ def _check_memory(values: Mapping[str, Any]) -> None:
         )
 
 
+def _check_consolidation(values: Mapping[str, Any]) -> None:
+    memory, env = values["memory"], values["env"]
+    if "consolidation" not in memory:
+        return
+    if values["agent"]["name"] != "dqn":
+        raise UserError(
+            f"memory={memory['name']}: holds the Q values of all actions to their target, which "
+            f"agent={values['agent']['name']} has not; use agent=dqn"
+        )
+    if memory["consolidation"]["states"] == "bounds" and env["suite"] == "atari":
+        raise UserError(
+            f"memory.consolidation.states=bounds: screens of env={env['name']} drawn pixel by "
+            "pixel are noise; use memory=medqn_r, or memory.consolidation.states=stored"
+        )
+
+
+def _check_hindsight(values: Mapping[str, Any]) -> None:
+    """What can be said without the environment's spaces; `build_memory` says the rest."""
+    memory, env, n_step = values["memory"], values["env"], values["agent"]["n_step"]
+    if "strategy" not in memory:
+        return
+    if env["suite"] != "gym":
+        raise UserError(
+            f"memory={memory['name']}: env={env['name']} has no goals; use an env such as "
+            "env=bit_flip"
+        )
+    if n_step > 1:
+        raise UserError(
+            f"agent.n_step={n_step}: memory={memory['name']} makes rewards of one step anew; use "
+            "agent.n_step=1"
+        )
+    if env["reward_clip"]:
+        raise UserError(
+            f"env.reward_clip=true: memory={memory['name']} makes rewards anew, as the env gives "
+            "them; use env.reward_clip=false"
+        )
+
+
 def _check_map(memory: Mapping[str, Any], n_step: int) -> None:
     contexts = memory["contexts"]
     if contexts != "auto" and (type(contexts) is not int or contexts < 0):
@@ -326,6 +376,8 @@ def _check_scale(scale: Any) -> None:
 def _check_agent(agent: Mapping[str, Any], env: Mapping[str, Any]) -> None:
     """What can be said without the environment's spaces; `build_agent` says the rest."""
     network = agent["network"]
+    if "target_clip" in agent:
+        _check_targets(agent)
     if "action_layer" not in network:
         return
     if env["suite"] != "gym":
@@ -338,6 +390,19 @@ def _check_agent(agent: Mapping[str, Any], env: Mapping[str, Any]) -> None:
         raise UserError(
             f"agent.network.action_layer={layer}: agent.network.hidden={network['hidden']} makes "
             f"{last} layers; use agent.network.action_layer={last} or less"
+        )
+
+
+def _check_targets(agent: Mapping[str, Any]) -> None:
+    every, clip = agent["target_update_every"], agent["target_clip"]
+    if every != "episode" and (type(every) is not int or every < 1):
+        raise UserError(
+            f"agent.target_update_every={every}: must be a whole number of env steps from 1, or "
+            "episode"
+        )
+    if clip is not None and (len(clip) != 2 or not clip[0] < clip[1]):
+        raise UserError(
+            f"agent.target_clip={clip}: must be two rising numbers such as [-50,0], or null"
         )
 
 

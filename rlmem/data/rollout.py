@@ -18,6 +18,8 @@ class EvaluationResult:
 
     returns: list[float]  # sum of unclipped rewards of each episode
     lengths: list[int]  # env steps of each episode
+    # Whether each episode's last step reached its goal; None where the env has none or says nothing.
+    successes: list[bool] | None = None
 
     @property
     def mean(self) -> float:
@@ -28,6 +30,11 @@ class EvaluationResult:
     def std(self) -> float:
         """Standard deviation of the returns over the episodes."""
         return float(np.std(self.returns))
+
+    @property
+    def success_rate(self) -> float | None:
+        """Share of the episodes that ended at their goal; None where the env does not say."""
+        return None if self.successes is None else float(np.mean(self.successes))
 
 
 def evaluation_envs(episodes: int) -> int:
@@ -66,6 +73,7 @@ def evaluate_policy(
     total, length = np.zeros(num_envs), np.zeros(num_envs, np.int64)
     returns: list[list[float]] = [[] for _ in range(num_envs)]
     lengths: list[list[int]] = [[] for _ in range(num_envs)]
+    successes: list[list[bool]] = [[] for _ in range(num_envs)]
     filming = on_frame is not None
     while any(len(done) < q for done, q in zip(returns, quota, strict=True)):
         if filming and on_frame is not None:
@@ -80,8 +88,11 @@ def evaluate_policy(
             if len(returns[i]) < quota[i]:
                 returns[i].append(float(total[i]))
                 lengths[i].append(int(length[i]))
+                if step.success is not None:
+                    successes[i].append(bool(step.success[i]))
             total[i], length[i] = 0.0, 0
-    return EvaluationResult([*chain(*returns)], [*chain(*lengths)])
+    reached = [*chain(*successes)] or None
+    return EvaluationResult([*chain(*returns)], [*chain(*lengths)], reached)
 
 
 class Video:

@@ -143,7 +143,9 @@ class EnvStepStream:
         self.env_steps += len(action)
         self.episodes.push(self.env_steps, step.reward, done)
         self._actions.append(action.astype(self._action_dtype))
+        goal = {} if step.achieved_goal is None else {"achieved_goal": step.achieved_goal}
         return {
+            **goal,
             "observation": before,
             "action": action,
             "next_observation": step.next_observation,
@@ -162,6 +164,7 @@ class EnvStepStream:
         if self.config.reward_clip:
             reward = np.clip(reward, -1.0, 1.0)
         num_envs = self.env.spec.num_envs
+        goal = {name: flat[name] for name in ("achieved_goal",) if name in flat}
         return {
             "observation": flat["observation"],
             "action": flat["action"],
@@ -171,6 +174,7 @@ class EnvStepStream:
                 "reward": reward[:, None],
                 "terminated": flat["terminated"][:, None],
                 "truncated": flat["truncated"][:, None],
+                **goal,
             },
         }
 

@@ -1,16 +1,19 @@
 """Any registered gymnasium environment: classic control, Box2D, MuJoCo and others.
 
 What the agent gets as a frame depends on the observation space:
-Box [D] -> float32 [D]; Box uint8 [H, W, C] -> uint8 [C, H, W]; Discrete(n) -> one-hot float32 [n].
-Actions are Discrete(n), or points of a bounded Box [A] of floats.
+Box [D] -> float32 [D]; Box uint8 [H, W, C] -> uint8 [C, H, W]; Discrete(n) -> one-hot float32 [n];
+that of a goal environment (`rlmem.envs.goals`) -> observation | desired goal, float32 [D + G].
+Actions are Discrete(n), or points of a bounded Box [A] of floats, or a grid of these.
 """
 
 from __future__ import annotations
 
 import difflib
 import importlib
+import importlib.util
+import itertools
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,12 +21,18 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from rlmem.envs import (
+    bit_flip,  # noqa: F401 (registers it)
+    goals,
+    robotics,
+)
 from rlmem.envs.serial import SerialEnvStepper
 from rlmem.envs.spec import EnvSpec
 from rlmem.errors import UserError
 
 Writer = Callable[[np.ndarray, Any], None]
 EXTRAS = ("box2d", "mujoco")  # rlmem's own, which pin versions that work
+MOST_ACTIONS = 4096  # of a grid: outputs of a network
 
 
 def make_gym(cfg: Any, num_envs: int, render: bool) -> SerialEnvStepper:
@@ -33,36 +42,68 @@ def make_gym(cfg: Any, num_envs: int, render: bool) -> SerialEnvStepper:
     limit = cfg.max_episode_steps
     if limit is not None and limit < 1:
         raise UserError(f"env.max_episode_steps={limit}: must be at least 1, or null")
-    envs = [_make_one(cfg.id, limit, render and e == 0) for e in range(num_envs)]
+    own = _plain(getattr(cfg, "kwargs", None)) or {}
+    envs = [_make_one(cfg.id, limit, render and e == 0, own) for e in range(num_envs)]
     if render:
         _check_render(cfg.id, envs[0])
     actions = envs[0].action_space
     frame_shape, dtype, write = _frame(cfg.id, envs[0].observation_space)
+    with_goals = goals.is_goal_space(envs[0].observation_space)
+    facts, table = _action_facts(cfg.id, actions), None
+    if (levels := getattr(cfg, "action_levels", None)) is not None:
+        table = _action_table(cfg.id, facts, levels)
+        facts = {"num_actions": len(table)}
     spec = EnvSpec(
-        env_id=cfg.id,
+        env_id=_name(cfg.id),
         suite="gym",
         num_envs=num_envs,
         frame_shape=frame_shape,
         dtype=np.dtype(dtype),
         stack=1,
         frames_per_step=1,
-        **_action_facts(cfg.id, actions),
+        goal=goals.goal_spec(envs[0]) if with_goals else None,
+        **facts,
     )
     first_action = int(actions.start) if isinstance(actions, spaces.Discrete) else 0
-    return SerialEnvStepper(spec, envs, write, first_action, can_render=render)
+    return SerialEnvStepper(spec, envs, write, first_action, render, table)
 
 
-def _make_one(env_id: str, max_episode_steps: int | None, render: bool) -> gymnasium.Env:
+def _plain(value: Any) -> Any:
+    """Mappings and sequences of a configuration as dicts and lists."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(part) for key, part in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_plain(part) for part in value]
+    return value
+
+
+def _name(env_id: str) -> str:
+    """An id without the package that registers it."""
+    return env_id.rpartition(":")[2]
+
+
+def _make_one(
+    env_id: str, max_episode_steps: int | None, render: bool, own: dict[str, Any]
+) -> gymnasium.Env:
     if env_id.startswith("ALE/"):
         raise UserError(f"env.id={env_id}: Atari games are env=atari env.game=..., not env=gym")
     try:
+        if _is_robotics(env_id):
+            robotics.register()
         with _without_remarks(_is_mujoco(env_id)):
             return gymnasium.make(
                 env_id,
                 max_episode_steps=max_episode_steps,
                 disable_env_checker=True,  # it checks every single step
                 render_mode="rgb_array" if render else None,
+                **own,
             )
+    except (TypeError, ValueError) as error:
+        if not own:
+            raise
+        raise UserError(
+            f"env.kwargs={own}: env.id={env_id} does not take them ({_one_line(error)})"
+        ) from error
     except (gymnasium.error.DependencyNotInstalled, ImportError) as error:
         raise UserError(_missing_package(env_id, error)) from error
     except gymnasium.error.Error as error:
@@ -75,12 +116,19 @@ def _make_one(env_id: str, max_episode_steps: int | None, render: bool) -> gymna
 
 
 def _entry_point(env_id: str) -> str:
-    registered = gymnasium.registry.get(env_id)
+    registered = gymnasium.registry.get(_name(env_id))
     return str(registered.entry_point) if registered else ""
 
 
 def _is_mujoco(env_id: str) -> bool:
-    return _entry_point(env_id).startswith("gymnasium.envs.mujoco")
+    return _entry_point(env_id).startswith(("gymnasium.envs.mujoco", robotics.PACKAGE))
+
+
+def _is_robotics(env_id: str) -> bool:
+    """Whether an id names Gymnasium-Robotics, or nothing else that is known yet."""
+    if ":" in env_id or env_id in gymnasium.registry:
+        return env_id.startswith((f"{robotics.PACKAGE}:", f"{robotics.PACKAGE}."))
+    return importlib.util.find_spec(robotics.PACKAGE) is not None
 
 
 @contextmanager
@@ -126,7 +174,32 @@ def _action_facts(env_id: str, space: spaces.Space) -> dict[str, Any]:
     }
 
 
+def _action_table(env_id: str, facts: dict[str, Any], levels: int) -> np.ndarray:
+    """All actions of `levels` values a dimension, evenly spaced over its range.
+
+    Returns:
+        float32 [levels ** A, A] in the order of `itertools.product`.
+    """
+    if facts["num_actions"]:
+        raise UserError(
+            f"env.action_levels={levels}: the {facts['num_actions']} actions of env.id={env_id} "
+            "are discrete already; leave the key out"
+        )
+    low, high = facts["action_low"], facts["action_high"]
+    if levels < 2 or levels ** len(low) > MOST_ACTIONS:
+        most = int((MOST_ACTIONS + 0.5) ** (1 / len(low)))
+        works = f"2 to {most}" if most >= 2 else "null, with agent=ddpg or agent=td3"
+        raise UserError(
+            f"env.action_levels={levels}: the {len(low)} numbers of an action of env.id={env_id} "
+            f"would make {levels ** len(low)} actions, {MOST_ACTIONS} is the most; use {works}"
+        )
+    values = np.linspace(low, high, levels, dtype=np.float32).T
+    return np.array(list(itertools.product(*values)), np.float32)
+
+
 def _missing_package(env_id: str, error: Exception) -> str:
+    if env_id.startswith(robotics.PACKAGE):
+        return f'env.id={env_id}: a package is missing; pip install "rlmem[robotics]"'
     entry_point = _entry_point(env_id)
     if isinstance(error, gymnasium.error.DependencyNotInstalled) and entry_point.startswith(
         "gymnasium.envs."
@@ -163,9 +236,12 @@ def _frame(env_id: str, space: spaces.Space) -> tuple[tuple[int, ...], type, Wri
         if len(space.shape) == 3 and space.dtype == np.uint8:
             height, width, channels = space.shape
             return (channels, height, width), np.uint8, write_channels_first
+    if goals.is_goal_space(space):
+        return (goals.frame_size(space),), np.float32, goals.write_frame
     raise UserError(
         f"env.id={env_id}: its observation space is {_one_line(space)}; "
-        "a Box of shape [D], a uint8 Box of shape [H, W, C] or a Discrete one works"
+        "a Box of shape [D], a uint8 Box of shape [H, W, C], a Discrete one, or a Dict of "
+        "observation, achieved_goal and desired_goal, vectors all, works"
     )
 
 

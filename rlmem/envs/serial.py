@@ -13,6 +13,8 @@ import numpy as np
 
 from rlmem.envs.spec import EnvSpec, Step, env_seeds
 
+OUTCOMES = ("is_success", "success")  # of `info`: Fetch, Hand and bit_flip; mazes
+
 
 class SingleEnv(Protocol):
     """The part of gymnasium's `Env` that the stepper uses."""
@@ -35,6 +37,8 @@ class SerialEnvStepper:
         write: `write(row, observation)` puts one environment's observation into
             `row` [*frame_shape] of dtype `spec.dtype`.
         first_action: the environment's own number for action 0, where actions are integers.
+        action_table: the environment's own action for each number, [actions, A], where the
+            environment takes vectors and the agent numbers.
         can_render: whether `envs[0].render()` gives uint8 [H, W, 3].
     """
 
@@ -45,11 +49,12 @@ class SerialEnvStepper:
         write: Callable[[np.ndarray, Any], None],
         first_action: int = 0,
         can_render: bool = False,
+        action_table: np.ndarray | None = None,
     ) -> None:
         self.spec = spec
         self._envs = list(envs)
         self._write = write
-        self._first_action = first_action
+        self._first_action, self._action_table = first_action, action_table
         self._can_render = can_render
         self._shape = (spec.num_envs, *spec.frame_shape)
 
@@ -68,19 +73,33 @@ class SerialEnvStepper:
         terminated = np.zeros(self.spec.num_envs, np.bool_)
         truncated = np.zeros(self.spec.num_envs, np.bool_)
         finished = []
-        choices = action if self.spec.continuous else (action + self._first_action).tolist()
-        for e, (env, choice) in enumerate(zip(self._envs, choices, strict=True)):
-            raw, reward[e], end, cut, _ = env.step(choice)
+        goal, achieved, success = self.spec.goal, None, None
+        if goal is not None:
+            achieved = np.empty((self.spec.num_envs, goal.size), np.float32)
+            outcomes: list[bool | None] = []
+        for e, (env, choice) in enumerate(zip(self._envs, self._choices(action), strict=True)):
+            raw, reward[e], end, cut, info = env.step(choice)
             self._write(observation[e], raw)
+            if achieved is not None:
+                achieved[e] = raw["achieved_goal"]
+                outcomes.append(_outcome(info))
             if end or cut:
                 terminated[e], truncated[e] = end, cut
                 finished.append(e)
-        if not finished:
-            return Step(observation, observation, reward, terminated, truncated)
-        next_observation = observation.copy()
+        if achieved is not None:
+            success = None if None in outcomes else np.array(outcomes, np.bool_)
+        next_observation = observation.copy() if finished else observation
         for e in finished:
             self._write(observation[e], self._envs[e].reset()[0])
-        return Step(observation, next_observation, reward, terminated, truncated)
+        return Step(observation, next_observation, reward, terminated, truncated, achieved, success)
+
+    def _choices(self, action: np.ndarray) -> Any:
+        """What each environment is given."""
+        if self.spec.continuous:
+            return action
+        if self._action_table is not None:
+            return self._action_table[action]
+        return (action + self._first_action).tolist()
 
     def render(self) -> np.ndarray:
         """See `EnvStepper.render`."""
@@ -92,3 +111,8 @@ class SerialEnvStepper:
         """See `EnvStepper.close`."""
         for env in self._envs:
             env.close()
+
+
+def _outcome(info: dict[str, Any]) -> bool | None:
+    """Whether `info` says that the goal is reached; None: it does not say."""
+    return next((bool(info[key]) for key in OUTCOMES if key in info), None)

@@ -8,6 +8,33 @@ from typing import Protocol
 import numpy as np
 
 
+class GoalRules(Protocol):
+    """Reward and termination as functions of an achieved and a desired goal."""
+
+    def reward(self, achieved: np.ndarray, desired: np.ndarray) -> np.ndarray:
+        """Rewards float32 [N] of goals float32 [N, G]."""
+        ...
+
+    def terminated(self, achieved: np.ndarray, desired: np.ndarray) -> np.ndarray:
+        """Whether an episode ends there, bool [N], of goals float32 [N, G]."""
+        ...
+
+
+@dataclass(frozen=True)
+class GoalSpec:
+    """What a goal environment has beside others.
+
+    Attributes:
+        size: G; the last G numbers of a frame are the desired goal.
+        rules: what any goals are worth; None where the environment cannot say.
+        lacks: why it cannot.
+    """
+
+    size: int
+    rules: GoalRules | None = field(default=None, compare=False)
+    lacks: str = field(default="", compare=False)
+
+
 @dataclass(frozen=True)
 class EnvSpec:
     """Static facts about a vectorised environment.
@@ -25,6 +52,7 @@ class EnvSpec:
         action_shape: (A,) where actions are continuous, () where they are discrete.
         action_low, action_high: float32 [A], the box of continuous actions, in the environment's
             own units; None where they are discrete.
+        goal: of goal environments, whose frames are observation | desired goal; else None.
     """
 
     env_id: str
@@ -38,6 +66,7 @@ class EnvSpec:
     action_shape: tuple[int, ...] = ()
     action_low: np.ndarray | None = field(default=None, compare=False)
     action_high: np.ndarray | None = field(default=None, compare=False)
+    goal: GoalSpec | None = None
 
     @property
     def continuous(self) -> bool:
@@ -70,6 +99,9 @@ class Step:
         reward: float32 [E], never clipped.
         terminated: bool [E], the task ended (no bootstrapping).
         truncated: bool [E], a time limit cut the episode (bootstrap from `next_observation`).
+        achieved_goal: float32 [E, G], the goal achieved at `next_observation`; None without goals.
+        success: bool [E], whether that is the desired goal; None where the environment does not
+            say.
     """
 
     observation: np.ndarray
@@ -77,6 +109,8 @@ class Step:
     reward: np.ndarray
     terminated: np.ndarray
     truncated: np.ndarray
+    achieved_goal: np.ndarray | None = None
+    success: np.ndarray | None = None
 
 
 class EnvStepper(Protocol):

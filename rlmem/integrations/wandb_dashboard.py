@@ -48,6 +48,11 @@ LEARNING = (
     "td_error_std",
     "correlation_count",
     "weight_min",
+    "effective_sample_size",
+    "sample_age_mean",
+    "sample_age_max",
+    "sampled_fraction",
+    "batch_overlap",
     "epsilon",
 )
 THRESHOLDS = ("threshold.activation", "threshold.habituation")

@@ -45,7 +45,8 @@ def _check_spaces(cfg: DictConfig, spec: EnvSpec) -> None:
     if name == "dqn" and spec.continuous:
         raise UserError(
             f"agent=dqn: its actions are discrete, those of {env} are {spec.action_shape[0]} "
-            "continuous numbers; use agent=ddpg or agent=td3, or an env such as env=cartpole"
+            "continuous numbers; use agent=ddpg or agent=td3, env.action_levels=3 for a grid of "
+            "actions, or an env such as env=cartpole"
         )
     if name != "dqn" and not spec.continuous:
         raise UserError(
@@ -59,8 +60,29 @@ def _check_spaces(cfg: DictConfig, spec: EnvSpec) -> None:
         )
 
 
+def _check_goals(cfg: DictConfig, spec: EnvSpec) -> None:
+    """Hindsight needs goals, and what any of them is worth."""
+    env = f"env={cfg.env.name} ({spec.env_id})"
+    if spec.goal is None:
+        raise UserError(
+            f"memory={cfg.memory.name}: {env} has no goals; use an env such as env=bit_flip"
+        )
+    if spec.goal.rules is None:
+        raise UserError(
+            f"memory={cfg.memory.name}: {env} does not say what another goal is worth: "
+            f"compute_reward(achieved_goal, desired_goal, {{}}) fails ({spec.goal.lacks}); use "
+            "another memory, or an env such as env=bit_flip"
+        )
+
+
 def build_memory(cfg: DictConfig, spec: EnvSpec) -> ReplayMemory:
-    """The memory that `memory=...` names, for this environment and agent."""
+    """The memory that `memory=...` names, for this environment and agent.
+
+    Raises:
+        UserError: it needs goals, and the environment has none that it can reward.
+    """
+    if "strategy" in cfg.memory:
+        _check_goals(cfg, spec)
     return make_memory(
         cfg.memory,
         spec,

@@ -125,11 +125,14 @@ def score(cfg: DictConfig) -> None:
         "seed": seed,
         "return_mean": result.mean,
         "return_std": result.std,
+        "success_rate": result.success_rate,
         "human_normalized_score": normalized,
     }
     (out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
     print(f"{env.spec.env_id}, checkpoint {cfg.checkpoint} at {env_steps:,} env steps")
     print(f"return {result.mean:.2f} +- {result.std:.2f} (std over {cfg.episodes} episodes)")
+    if result.success_rate is not None:
+        print(f"success rate {result.success_rate:.2f}")
     if normalized is not None:
         print(f"human-normalised score {normalized:.3f}")
     if video:

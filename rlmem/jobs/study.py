@@ -96,7 +96,7 @@ def _check_jobs(study: Study, columns: Sequence[str]) -> None:
     """
     for column in columns:
         for job in study.jobs(column):
-            if job.seed == 0 and not job.done:
+            if job.seed == study.first_seed and not job.done:
                 try:
                     check(compose("train", [*job.overrides, f"paths.output_dir={job.folder}"]))
                 except UserError as error:

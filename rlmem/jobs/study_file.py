@@ -12,7 +12,7 @@ import yaml
 from rlmem.errors import UserError
 from rlmem.jobs.summary import read_summary
 
-KEYS = {"title", "common", "rows", "columns", "fifo", "controls"}
+KEYS = {"title", "common", "rows", "columns", "fifo", "controls", "first_seed"}
 # What a FIFO beside a row holds as much of: its key, and the run's number that it is set to.
 FIFOS = {
     "bytes": ("memory.budget", "memory_bytes_peak"),
@@ -67,10 +67,16 @@ class Study:
         self.title = content.get("title", folder.name)
         if not isinstance(self.title, str):
             self._refuse(f"title={self.title}; a line of text")
+        self.first_seed = content.get("first_seed", 0)
+        if type(self.first_seed) is not int or self.first_seed < 0:
+            self._refuse(f"first_seed={self.first_seed}; a whole number from 0")
         self.common = self._overrides("common", content.get("common"))
         self.fifo = self._overrides("fifo", content.get("fifo"))
         self.rows = self._parts("rows", content["rows"], {"fifo", "seeds"})
-        self.columns = self._parts("columns", content["columns"], {"seeds"})
+        self.columns = self._parts("columns", content["columns"], {"rows", "seeds"})
+        for column, part in self.columns.items():
+            if unknown := part["rows"].keys() - self.rows.keys():
+                self._refuse(f"{column} has rows: {min(unknown)}, which is no row")
         self.controls = self._controls(content.get("controls"))
         fifos = {slug(fifo) for rows in self.fifos().values() for fifo in rows.values()}
         if taken := [row for row in self.rows if slug(row) in fifos]:
@@ -111,8 +117,15 @@ class Study:
         seeds = part.get("seeds", 1)
         if type(seeds) is not int or seeds < 1:
             self._refuse(f"{name} has seeds={seeds}; a number of runs")
-        overrides = self._overrides(name, part.get("overrides"))
-        return {"overrides": overrides, "seeds": seeds, "fifo": self._kinds(name, part.get("fifo"))}
+        rows = part.get("rows") or {}
+        if not isinstance(rows, dict):
+            self._refuse(f"{name} has rows={rows}; a mapping from a row to its overrides here")
+        return {
+            "overrides": self._overrides(name, part.get("overrides")),
+            "seeds": seeds,
+            "fifo": self._kinds(name, part.get("fifo")),
+            "rows": {str(row): self._overrides(f"{name}, {row}", v) for row, v in rows.items()},
+        }
 
     def _kinds(self, name: Any, value: Any) -> list[str]:
         """The FIFOs beside a row: true for that of its bytes, or one name, or a list."""
@@ -133,14 +146,19 @@ class Study:
 
     def seeds(self, column: str, row: str) -> range:
         """Those of a cell: as many as its row or its column asks for, whichever is more."""
-        return range(max(self.columns[column]["seeds"], self.rows[row]["seeds"]))
+        count = max(self.columns[column]["seeds"], self.rows[row]["seeds"])
+        return range(self.first_seed, self.first_seed + count)
 
     def jobs(self, column: str) -> list[Job]:
         """Those of a column that need no other job's result, seed by seed."""
         return [
-            self._job(column, row, seed, self.rows[row]["overrides"])
+            self._job(column, row, seed, [*self.rows[row]["overrides"], *self._tuned(column, row)])
             for row, seed in self._cells(column)
         ]
+
+    def _tuned(self, column: str, row: str) -> list[str]:
+        """What a column says of one row."""
+        return self.columns[column]["rows"].get(row, [])
 
     def _cells(self, column: str) -> list[tuple[str, int]]:
         """Rows and seeds of a column, the first seed of all rows first."""

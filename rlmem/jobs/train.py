@@ -14,6 +14,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from rlmem.callbacks.checkpoint import Checkpointing, find_checkpoint, load_checkpoint
+from rlmem.callbacks.diagnostics import ReplayDiagnostics
 from rlmem.callbacks.evaluation import Evaluation
 from rlmem.callbacks.map_images import map_images
 from rlmem.callbacks.priorities import PriorityFeedback
@@ -51,7 +52,10 @@ class Run:
         self.stream: EnvStepStream = build.build_stream(cfg, env, memory, self.agent)
         name = f"{cfg.env.name}-{cfg.memory.name}-seed{cfg.seed}"
         self.loggers = build.metrics_loggers(cfg, run_dir, name)
-        self.recorder = Recorder(run_dir, self.stream, cfg.log.every, self.loggers)
+        self.diagnostics = ReplayDiagnostics(memory) if cfg.log.diagnostics else None
+        self.recorder = Recorder(
+            run_dir, self.stream, cfg.log.every, self.loggers, self.diagnostics
+        )
         self.checkpointing = Checkpointing(
             run_dir, self.stream, self.recorder, cfg.checkpoint.every
         )
@@ -81,6 +85,7 @@ class Run:
             # Order matters: priorities and rows first, then scores, then the checkpoint of all.
             callbacks=[
                 PriorityFeedback(memory),
+                *([self.diagnostics] if self.diagnostics else []),
                 self.recorder,
                 self.evaluation,
                 *map_images(cfg, run_dir, self.stream, self.loggers),
@@ -98,7 +103,7 @@ class Run:
             self.recorder.open(0, seconds_before=0.0, cpu_seconds_before=0.0, bytes_peak=0)
             return
         self.agent.to(self.trainer.strategy.root_device)
-        manifest = load_checkpoint(folder, self.agent, self.stream)
+        manifest = load_checkpoint(folder, self.agent, self.stream, self.diagnostics)
         self.recorder.best_return = manifest["best_return"]
         if manifest["last_evaluation"]:
             self.recorder.last_evaluation = EvaluationResult(**manifest["last_evaluation"])
@@ -147,6 +152,7 @@ class Run:
             "train_return_mean": sum(returns) / len(returns) if returns else None,
             "eval_return_mean": score,
             "eval_return_std": evaluation.std if evaluation else None,
+            "eval_success_rate": evaluation.success_rate if evaluation else None,
             "eval_episodes": len(evaluation.returns) if evaluation else 0,
             "human_normalized_score": (
                 human_normalized_score(spec.env_id, score) if score is not None else None

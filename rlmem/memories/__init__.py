@@ -11,11 +11,17 @@ from rlmem.memories.samplers.edges import (
     VisitSampler,
 )
 from rlmem.memories.samplers.prioritized import PrioritizedSampler, RankSampler
-from rlmem.memories.samplers.uniform import CombinedSampler, LatestSampler, UniformSampler
+from rlmem.memories.samplers.uniform import (
+    CombinedSampler,
+    LatestSampler,
+    NewestSampler,
+    UniformSampler,
+)
 from rlmem.memories.storages.compressed import CompressedFrameStorage
 from rlmem.memories.storages.dense import DenseStorage
 from rlmem.memories.storages.frames import FrameStorage
 from rlmem.memories.storages.map import MapStorage
+from rlmem.memories.transforms.hindsight import HindsightTransform
 from rlmem.memories.writers.gwr import GWRWriter
 from rlmem.memories.writers.ring import RingWriter
 
@@ -25,9 +31,11 @@ __all__ = [
     "DenseStorage",
     "FrameStorage",
     "GWRWriter",
+    "HindsightTransform",
     "Identity",
     "LatestSampler",
     "MapStorage",
+    "NewestSampler",
     "PrioritizedEdgeSampler",
     "PrioritizedSampler",
     "RandomProjection",

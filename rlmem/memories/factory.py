@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +16,13 @@ from rlmem.memories.samplers.edges import (
     VisitSampler,
 )
 from rlmem.memories.samplers.prioritized import PrioritizedSampler, RankSampler
-from rlmem.memories.samplers.uniform import CombinedSampler, LatestSampler, UniformSampler
+from rlmem.memories.samplers.uniform import (
+    CombinedSampler,
+    LatestSampler,
+    NewestSampler,
+    UniformSampler,
+)
+from rlmem.memories.spec import TransitionSpec
 from rlmem.memories.storages.compressed import CompressedFrameStorage
 from rlmem.memories.storages.dense import DenseStorage
 from rlmem.memories.storages.frames import FrameStorage
@@ -24,55 +30,13 @@ from rlmem.memories.storages.map import MapStorage
 from rlmem.memories.storages.map_records import MOST_RECORDS
 from rlmem.memories.storages.ring import RingStorage
 from rlmem.memories.storages.ring_kernels import ROW
+from rlmem.memories.transforms.consolidation import BoundedStates, Consolidation, StoredStates
+from rlmem.memories.transforms.hindsight import HindsightTransform
 from rlmem.memories.writers.gwr import GWRWriter
 from rlmem.memories.writers.ring import RingWriter
 from rlmem.units import parse_bytes
 
 RING_ROW = ROW.itemsize + 1  # bytes of a transition without its frame, at least
-
-
-class TransitionSpec(Protocol):
-    """What a memory must know of the environment."""
-
-    @property
-    def frame_shape(self) -> tuple[int, ...]:
-        """Shape of one frame."""
-        ...
-
-    @property
-    def dtype(self) -> np.dtype:
-        """Of a frame."""
-        ...
-
-    @property
-    def stack(self) -> int:
-        """Frames in an observation."""
-        ...
-
-    @property
-    def num_envs(self) -> int:
-        """Environments that write in turn."""
-        ...
-
-    @property
-    def num_actions(self) -> int:
-        """Size of the discrete action set; 0 where actions are continuous."""
-        ...
-
-    @property
-    def action_shape(self) -> tuple[int, ...]:
-        """Of a continuous action, which is float32; () where actions are discrete."""
-        ...
-
-    @property
-    def input_scale(self) -> float:
-        """Factor that brings stored values into [0, 1]: 1/255 for pixels."""
-        ...
-
-    @property
-    def observation_shape(self) -> tuple[int, ...]:
-        """Shape of a stacked observation."""
-        ...
 
 
 def make_memory(
@@ -105,7 +69,14 @@ def make_memory(
         return make(cfg.capacity) if budget is None else _largest_map(make, budget)
     storage = _ring(cfg, spec, n_step, gamma, budget)
     sampler = _sampler(cfg.sampler, storage.max_size, batch_size)
-    return ReplayMemory(storage, sampler, RingWriter(), seed=seed, budget=budget)
+    transforms = []
+    if "consolidation" in cfg:
+        transforms.append(_consolidation(cfg.consolidation, spec, storage))
+    if "strategy" in cfg:
+        transforms.append(_hindsight(cfg, spec, storage))
+    return ReplayMemory(
+        storage, sampler, RingWriter(), seed=seed, budget=budget, transforms=transforms
+    )
 
 
 def _ring(
@@ -132,6 +103,33 @@ def _ring(
         options["directory"] = cfg.storage.directory
     ring = {"dense": DenseStorage, "compressed": CompressedFrameStorage}.get(kind, FrameStorage)
     return ring(capacity, spec.frame_shape, spec.dtype, **options)
+
+
+def _consolidation(cfg: Any, spec: TransitionSpec, storage: RingStorage) -> Consolidation:
+    bounds = cfg.states == "bounds"
+    return Consolidation(
+        BoundedStates(spec.frame_shape, spec.dtype, spec.num_envs)
+        if bounds
+        else StoredStates(storage),
+        steps=cfg.inner_steps,
+        batch_size=cfg.batch_size,
+        weight_start=cfg.weight_start,
+        weight_end=cfg.weight_end,
+        weight_steps=cfg.weight_steps,
+    )
+
+
+def _hindsight(cfg: Any, spec: TransitionSpec, storage: RingStorage) -> HindsightTransform:
+    goal = spec.goal
+    assert goal is not None
+    return HindsightTransform(
+        storage.max_size,
+        goal.size,
+        goal.rules.reward,
+        goal.rules.terminated,
+        strategy=cfg.strategy,
+        k=cfg.k,
+    )
 
 
 def _largest_map(make: Callable[..., ReplayMemory], budget: int) -> ReplayMemory:
@@ -187,6 +185,8 @@ def _sampler(cfg: Any, capacity: int, batch_size: int) -> ReplaySampler:
         )
     if cfg.kind == "latest":
         return LatestSampler(history=batch_size)
+    if cfg.kind == "newest":
+        return NewestSampler()
     return CombinedSampler() if cfg.kind == "combined" else UniformSampler()
 
 

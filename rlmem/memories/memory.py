@@ -13,7 +13,8 @@ import numpy as np
 import torch
 from tensordict import TensorDict
 
-from rlmem.memories.samplers.base import ReplaySampler
+from rlmem.memories.observer import MemoryObserver
+from rlmem.memories.samplers.base import ReplaySampler, as_index
 from rlmem.memories.serialize import load_state, save_state
 from rlmem.memories.storages.base import ReplayStorage
 from rlmem.memories.transforms.base import ReplayTransform
@@ -30,6 +31,9 @@ class ReplayMemory:
         budget: bytes that all parts may hold together; the capacity is then an upper bound. The
             oldest transitions of a ring go when a new one would not fit; a map grows no more.
         transforms: what each batch goes through, in this order.
+
+    Attributes:
+        observers: are told of what is written, forgotten and drawn; they are no part of the memory.
 
     Example:
         >>> import numpy as np
@@ -57,6 +61,7 @@ class ReplayMemory:
     ) -> None:
         self.storage, self.sampler, self.writer = storage, sampler, writer
         self.transforms = tuple(transforms)
+        self.observers: list[MemoryObserver] = []
         self.generator = torch.Generator().manual_seed(seed)
         self.transitions_seen = 0
         for part in (writer, *self.transforms):
@@ -85,10 +90,13 @@ class ReplayMemory:
         finally:
             evicted = self._forget_evicted()
         # Of a block for which a budget has no room, the last rows are held.
-        self.sampler.extend(index[-len(self.storage) :] if evicted else index)
+        held = index[-len(self.storage) :] if evicted else index
+        self.sampler.extend(held)
         for part in self.transforms:
             part.extend(block, index)
         self.transitions_seen += len(index)
+        if self.observers:
+            self._tell_written(as_index(held))
         return index
 
     def _forget_evicted(self) -> bool:
@@ -96,7 +104,23 @@ class ReplayMemory:
         evicted = self.storage.drain_evicted()
         if len(evicted):
             self.sampler.remove(evicted)
+            for observer in self.observers:
+                observer.forgotten(evicted)
         return len(evicted) > 0
+
+    def _tell_written(self, index: np.ndarray) -> None:
+        """Tell the observers of the newest transitions' slots int64 [n], -1: none (yet)."""
+        forgotten, passed = self.storage.changes(index)
+        self.sampler.synchronise(self.storage)  # the next block's changes are then its own
+        numbers = np.arange(self.transitions_seen - len(index), self.transitions_seen)
+        if passed is not None:
+            # Edges that rows of earlier blocks made count as written with this block's last.
+            known = index >= 0
+            numbers = np.append(np.full(len(passed), self.transitions_seen - 1), numbers[known])
+            index = np.append(passed, index[known])
+        for observer in self.observers:
+            observer.forgotten(forgotten)
+            observer.written(index, numbers)
 
     def available(self, batch_size: int, num_batches: int) -> int:
         """How many of `num_batches` minibatches can be drawn now: all, unless nothing is stored
@@ -119,6 +143,8 @@ class ReplayMemory:
         """
         draws = [self.sampler.sample(self.storage, batch_size) for _ in range(num_batches or 1)]
         index = draws[0][0] if num_batches is None else torch.stack([d[0] for d in draws])
+        for observer in self.observers:
+            observer.drawn(index.cpu().numpy().reshape(-1, batch_size))
         batch = self.storage.get(index)
         weights = [info["priority_weight"] for _, info in draws if "priority_weight" in info]
         if weights:
@@ -193,6 +219,7 @@ class ReplayMemory:
         for name, part in self._parts().items():
             part.load_state_dict(load_state(folder / name))
         self._forget_evicted()
+        self.sampler.synchronise(self.storage)
         own = load_state(folder / "memory")
         self.generator.set_state(torch.from_numpy(np.array(own["generator"])))
         self.transitions_seen = int(own["transitions_seen"])

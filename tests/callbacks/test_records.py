@@ -5,11 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from rlmem.callbacks.records import CsvFile, correlation_count, summarize_td_errors
+from rlmem.callbacks.records import CsvFile
 from tests.jobs.helpers import rows_of, summary_of
 
 # DESIGN.md, "What a run leaves": people's scripts read these.
@@ -68,42 +65,6 @@ def test_the_first_row_names_the_columns_if_none_were_given(tmp_path: Path) -> N
         {"env_steps": "1", "loss": ""},
         {"env_steps": "2", "loss": "0.5"},
     ]
-
-
-@given(
-    rows=st.integers(1, 12),
-    features=st.integers(2, 30),
-    threshold=st.sampled_from([0.2, 0.5, 0.8]),
-    seed=st.integers(0, 2**16),
-)
-@settings(max_examples=50, deadline=None)
-def test_the_correlation_count_agrees_with_numpy(
-    rows: int, features: int, threshold: float, seed: int
-) -> None:
-    rng = np.random.default_rng(seed)
-    states = rng.normal(size=(rows, features)) + 2 * rng.normal(size=features)
-    matrix = np.abs(np.corrcoef(states)).reshape(rows, rows)
-    pairs = matrix[np.triu_indices(rows, 1)]
-    if (np.abs(pairs - threshold) < 1e-4).any():
-        return  # float32 and float64 may part there
-    count = correlation_count(torch.from_numpy(states).float(), threshold)
-    assert count == (pairs > threshold).sum()
-
-
-def test_a_constant_state_correlates_with_none() -> None:
-    states = torch.stack([torch.full((3, 4), 2.0), torch.full((3, 4), 7.0)])
-    assert correlation_count(states) == 0
-
-
-def test_opposite_states_correlate() -> None:
-    state = torch.randint(256, (1, 4, 9, 9), dtype=torch.uint8)
-    assert correlation_count(torch.cat([state, 255 - state, state])) == 3
-
-
-def test_td_errors_are_summarized_by_their_size() -> None:
-    mean, median, largest, deviation = summarize_td_errors(torch.tensor([-3.0, 1.0, 2.0]))
-    assert (mean, median, largest) == (2.0, 2.0, 3.0)
-    assert deviation == pytest.approx(np.std([3, 1, 2]))
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from rlmem.config.agents import AGENTS
 from rlmem.config.schema import RecommendedConfig, ThresholdConfig
 
 GWR = ("gwr", "gwr_plain", "gwr_released")
-MEMORIES = ("none", "uniform", "cer", "per", "per_rank", *GWR)
+MEMORIES = ("none", "uniform", "cer", "per", "per_rank", "medqn_u", "medqn_r", *GWR)
 NEEDED = {
     "atari": "env.game=seaquest",
     "gym": "env.id=CartPole-v1",
@@ -88,10 +88,10 @@ def test_gwrr_paper_is_the_published_protocol_on_any_mujoco_task(env: str) -> No
 
 @pytest.mark.parametrize("memory", MEMORIES)
 def test_every_memory_composes_with_its_own_capacity(memory: str) -> None:
-    cfg = resolved(f"memory={memory}", "env=pong")
+    cfg = resolved(f"memory={memory}", "env=minatar_breakout")
     assert cfg.memory.name == memory
-    batch_or_ring = cfg.agent.batch_size if memory == "none" else cfg.env.recommended.capacity
-    assert cfg.memory.capacity == batch_or_ring
+    small = {"none": cfg.agent.batch_size, "medqn_u": cfg.agent.batch_size, "medqn_r": 10_000}
+    assert cfg.memory.capacity == small.get(memory, cfg.env.recommended.capacity)
 
 
 def test_no_memory_is_left_out() -> None:

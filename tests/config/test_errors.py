@@ -34,7 +34,7 @@ MISTAKES = {
     "memory=gwr memory/sampler=rank": "memory/sampler=rank: does not go with memory=gwr; use memo",
     "memory.sampler.kind=rank": "memory.sampler.kind=rank: alpha and beta are missing; choose the",
     "agent=ddpg env=reacher agent.lr=1": "agent.lr=1: no such key in agent as chosen; it goes with",
-    "agent.tau=.1": "agent.tau=.1: no such key in agent as chosen; it goes with agent=ddpg or agen",
+    "agent.policy_delay=2": "agent.policy_delay=2: no such key in agent as chosen; it goes with",
     "agent=td3 env=reacher agent.network.kind=mlp": "agent.network as chosen; it goes with agent=d",
     "env.version=v4": "env.version=v4: no such key in env as chosen; it goes with a MuJoCo env, s",
     "experiment=gwrr_paper env=cartpole": "it goes with a MuJoCo env, such as env=reacher",

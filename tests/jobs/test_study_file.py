@@ -47,6 +47,10 @@ def run(study: Study, label: str, seed: int = 0, **summary: Any) -> None:
         ("rows: {a: ''}\ncolumns: {b: {overrides: '', seeds: many}}", "seeds=many"),
         ("rows: {a: {seeds: 0}}\ncolumns: {b: ''}", "a has seeds=0; a number of runs"),
         ("rows: {a: {seeds: true}}\ncolumns: {b: ''}", "a has seeds=True"),
+        ("rows: {a: ''}\ncolumns: {b: {rows: {c: seed=1}}}", "b, c: seed=1: the study sets it"),
+        ("rows: {a: ''}\ncolumns: {b: {rows: {c: x=1}}}", "b has rows: c, which is no row"),
+        ("rows: {a: ''}\ncolumns: {b: {rows: [a]}}", "b has rows=['a']; a mapping"),
+        ("rows: {a: ''}\ncolumns: {b: ''}\nfirst_seed: -1", "first_seed=-1; a whole"),
         ("rows: [a]\ncolumns: {b: ''}", "rows must be a mapping"),
         ("rows: {}\ncolumns: {b: ''}", "rows must be a mapping"),
         ("rows: {a: 3}\ncolumns: {b: ''}", "a: 3: not a line or a list of overrides"),
@@ -76,6 +80,26 @@ def test_a_definition_that_is_not_understood_is_one_line(
     assert message in error
     if "cannot be read" not in message:
         assert error.count("\n") == 1
+
+
+def test_seeds_start_where_the_study_says(tmp_path: Path) -> None:
+    (tmp_path / "study.yaml").write_text("first_seed: 50\n" + ROWS + COLUMNS)
+    jobs = Study(tmp_path).jobs("b")
+    assert [job.seed for job in jobs if job.row == "per"] == [50, 51, 52]
+    assert "seed=51" in next(job for job in jobs if job.seed == 51).overrides
+
+
+def test_a_column_has_the_last_word_on_a_row(tmp_path: Path) -> None:
+    columns = "columns: {b: {overrides: env=acrobot, rows: {per: agent.lr=0.5}}, c: env=cartpole}"
+    rows = "rows: {per: memory=per agent.lr=0.1, cer: memory=cer agent.lr=0.2}\n"
+    (tmp_path / "study.yaml").write_text(rows + columns)
+    study = Study(tmp_path)
+    found = {
+        (job.column, job.row): compose("train", list(job.overrides)).agent.lr
+        for column in study.columns
+        for job in study.jobs(column)
+    }
+    assert found == {("b", "per"): 0.5, ("b", "cer"): 0.2, ("c", "per"): 0.1, ("c", "cer"): 0.2}
 
 
 def test_a_row_may_have_more_seeds_than_its_column(study: Study) -> None:

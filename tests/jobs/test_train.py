@@ -16,7 +16,7 @@ from rlmem.jobs.train import train
 from tests.jobs.helpers import TINY, TINY_ATARI, TINY_GWR, rows_of, run, summary_of
 
 ROOT = Path(__file__).parents[2]
-MEMORIES = ["none", "uniform", "cer", "per", "per_rank", "gwr"]
+MEMORIES = ["none", "uniform", "cer", "per", "per_rank", "gwr", "medqn_u", "medqn_r"]
 slow = pytest.mark.slow
 
 

@@ -28,6 +28,9 @@ class ReplaySampler(Sampler):
     def remove(self, index: np.ndarray) -> None:
         """Never draw the slots `index` (int64 [n]) until they are written again."""
 
+    def synchronise(self, storage: Any) -> None:
+        """Take over what changed in a storage that keeps a log of it; others keep none."""
+
     def bytes_a_slot(self) -> int:
         """Bytes that the sampler holds for each slot in use."""
         return 0

@@ -1,4 +1,4 @@
-"""Uniform, combined (CER) and latest draws: the samplers that keep no priorities."""
+"""Uniform, combined (CER), latest and newest draws: the samplers that keep no priorities."""
 
 from typing import Any
 
@@ -52,6 +52,26 @@ class CombinedSampler(UniformSampler):
 
     def load_state_dict(self, state_dict: State) -> None:
         self._newest = int(state_dict["newest"])
+
+
+class NewestSampler(ReplaySampler):
+    """The newest batch_size transitions, oldest first, each time: the whole of a memory of one
+    minibatch."""
+
+    def available(self, storage: Storage, batch_size: int, num_batches: int) -> int:
+        """All, once a minibatch is stored."""
+        return num_batches if len(storage) >= batch_size else 0  # pyright: ignore[reportArgumentType]
+
+    def sample(self, storage: Storage, batch_size: int) -> tuple[torch.Tensor, dict]:
+        """Indices int64 [batch_size].
+
+        Raises:
+            RuntimeError: fewer transitions are stored.
+        """
+        size = require_items(storage)
+        if size < batch_size:
+            raise RuntimeError(f"{size} transitions are stored, {batch_size} are asked for")
+        return storage.newest(batch_size), {}  # pyright: ignore[reportAttributeAccessIssue]
 
 
 class LatestSampler(ReplaySampler):

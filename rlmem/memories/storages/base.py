@@ -175,6 +175,14 @@ class ReplayStorage(Storage):
         """Slots that were evicted for the budget since the last call, int64 [n]."""
         return np.empty(0, np.int64)
 
+    def changes(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+        """What a write of slots `index` (int64 [n]) did, before the sampler is told of it.
+
+        Returns:
+            Slots whose former items are gone, int64, and of a map the edges that were passed.
+        """
+        return index, None
+
     def save(self, folder: Path, previous: Path | None = None) -> None:
         """Save into a folder.
 

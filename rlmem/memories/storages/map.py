@@ -299,12 +299,20 @@ class MapStorage(ReplayStorage):
 
         One sampler at a time can follow a map by this log.
         """
+        touched, made = self._touched()
+        self.arrays.edges["dirty"][touched] = 0
+        self.arrays.book[TOUCHED] = 0
+        return touched, made
+
+    def _touched(self) -> tuple[np.ndarray, np.ndarray]:
         a = self.arrays
         touched = a.touched[: a.book[TOUCHED]].astype(np.int64)
-        made = a.edges["dirty"][touched] == MADE
-        a.edges["dirty"][touched] = 0
-        a.book[TOUCHED] = 0
-        return touched, made
+        return touched, a.edges["dirty"][touched] == MADE
+
+    def changes(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        touched, made = self._touched()
+        live = self.arrays.edges["count"][touched] > 0
+        return touched[made | ~live], touched[live]
 
     def _empty(self) -> None:
         if self.exemplars is not None:

@@ -199,6 +199,11 @@ class RingStorage(RingFrames):
             return index
         return (int(r["cursor"] - r["window"]) + index) % int(r["size"])
 
+    def newest(self, count: int) -> torch.Tensor:
+        """Slots of the `count` newest transitions, oldest first, int64 [count]."""
+        r = self._ring[0]
+        return (int(r["cursor"]) - count + torch.arange(count)) % int(r["size"])
+
     def get(self, index: Any) -> TensorDict:
         """Read transitions.
 

@@ -1,7 +1,7 @@
 """What every transform shares: it sees what is written and works on each batch that is drawn.
 
-TorchRL calls what works on a buffer's batches a transform. One of rlmem may hold bytes, which count,
-and a state, which is saved with the memory.
+TorchRL calls what works on a buffer's batches a transform. One of rlmem may hold bytes, which
+count, and a state, which is saved with the memory.
 """
 
 from typing import Any
@@ -17,6 +17,7 @@ class ReplayTransform:
     """Base of the transforms: does nothing, holds nothing."""
 
     name = "transform"  # of its folder in a saved memory
+    outputs: tuple[str, ...] = ()  # what an agent's training step says of it
     _rng: torch.Generator  # the memory's
 
     def register_storage(self, storage: ReplayStorage) -> None:
@@ -33,6 +34,10 @@ class ReplayTransform:
     def apply(self, batch: TensorDict) -> TensorDict:
         """Rewrite a batch [B] or [U, B], in place or anew; it has `index` and `weight` already."""
         return batch
+
+    def metrics(self) -> dict[str, float]:
+        """Column of metrics.csv -> its value now."""
+        return {}
 
     def anneal(self, env_steps: int) -> None:
         """Told how far the run is; transforms with a schedule follow it."""

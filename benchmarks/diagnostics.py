@@ -1,0 +1,118 @@
+"""What the replay diagnostics of metrics.csv cost: a run switches them on and off at each row.
+
+python benchmarks/diagnostics.py                     # prints the table, writes results/diagnostics.md
+python benchmarks/diagnostics.py --segments 20 --only uniform
+
+Every `log.every` env steps (1,000, the default) make a segment, with its row of metrics.csv; segments
+with and without diagnostics take turns in one process, so that whatever else the machine does falls on
+both. Times are medians over the segments after learning has started and epsilon has stopped falling.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import lightning
+import torch
+from common import machine, versions
+
+HERE = Path(__file__).resolve().parent
+WARM_UP = 10  # segments that do not count
+SETTINGS = {
+    "uniform": ["memory=uniform", "env=cartpole"],
+    "uniform, updates_per_step=1": ["memory=uniform", "env=cartpole", "agent.updates_per_step=1"],
+    "per": ["memory=per", "env=cartpole"],
+    "gwr": ["memory=gwr", "env=cartpole"],
+    "none": ["memory=none", "env=cartpole"],
+}
+
+
+class Switch(lightning.Callback):
+    """Turns a run's diagnostics on and off at each row; the last of the callbacks."""
+
+    def __init__(self, run: Any) -> None:
+        self.run, self.on = run, True
+        self.seconds: list[tuple[bool, float]] = []  # a segment each, and whether it had them
+        self.started = time.perf_counter()
+
+    def on_train_batch_end(
+        self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """At the end of a segment, whose row has been written."""
+        if not self.run.stream.crossed(self.run.cfg.log.every):
+            return
+        now, diagnostics = time.perf_counter(), self.run.diagnostics
+        self.seconds.append((self.on, now - self.started))
+        self.on = not self.on
+        self.run.recorder.diagnostics = diagnostics if self.on else None
+        self.run.stream.memory.observers = [diagnostics] if self.on else []
+        others = [callback for callback in trainer.callbacks if callback is not diagnostics]
+        # A new list, as Lightning is walking along the old one.
+        trainer.callbacks = [diagnostics, *others] if self.on else others
+        self.started = time.perf_counter()
+
+
+def measure(overrides: list[str], segments: int) -> tuple[float, float, float]:
+    """Microseconds an env step without and with diagnostics, and microseconds a Trainer step that
+    they add."""
+    from rlmem.config import compose
+    from rlmem.data.module import EnvStepDataModule
+    from rlmem.jobs.train import Run, _quiet
+
+    _quiet()
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder:
+        steps = 1000 * (WARM_UP + segments)
+        fixed = [f"trainer.max_env_steps={steps}", "trainer.accelerator=cpu", "log.progress=false"]
+        fixed += ["checkpoint.every=1000000000", f"paths.output_dir={folder}"]
+        run = Run(compose("train", [*overrides, *fixed]), Path(folder))
+        run.restore()
+        switch = Switch(run)
+        run.trainer.callbacks.append(switch)
+        run.trainer.fit(run.agent, datamodule=EnvStepDataModule(run.stream))
+        run.close(run.summary("finished", None))
+    off, on = (
+        1e6 * statistics.median(s for had, s in switch.seconds[WARM_UP:] if had == which) / 1000
+        for which in (False, True)
+    )
+    return off, on, (on - off) * run.stream.steps_a_batch
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "--segments", type=int, default=100, help="of 1,000 env steps, half of them with"
+    )
+    parser.add_argument("--only", default="", help="settings whose name contains this")
+    parser.add_argument("--results", type=Path, default=HERE / "results/diagnostics.md")
+    args = parser.parse_args()
+    about = machine()
+    named = ", ".join(f"{k} {v}" for k, v in versions(["torch", "numpy", "lightning"]).items())
+    lines = [
+        "# diagnostics",
+        "",
+        f"CartPole, DQN, medians of {args.segments // 2} segments of 1,000 env steps each, with and "
+        "without diagnostics in turn.",
+        f"Machine: {about['cpu']}, {about['cores']} cores, {about['memory_gib']} GiB. "
+        f"Versions: {named}.",
+        "",
+        "| setting | us an env step without | with | added | added, us a Trainer step |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    for name, overrides in SETTINGS.items():
+        if args.only in name:
+            off, on, added = measure(overrides, args.segments)
+            lines.append(
+                f"| {name} | {off:,.0f} | {on:,.0f} | {on / off - 1:+.1%} | {added:+,.0f} |"
+            )
+            print(lines[-1], flush=True)
+    args.results.write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+"""Goal environments: what is observed holds a goal, and rewards are a function of goals.
+
+The interface is that of Gymnasium-Robotics' `GoalEnv` (Plappert et al. 2018, arXiv 1802.09464):
+observations are Dict(observation, achieved_goal, desired_goal), and `compute_reward` and
+`compute_terminated` say what any two goals are worth. A frame is observation | desired_goal, so
+that every agent and memory takes goal environments as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from rlmem.envs.spec import GoalSpec
+
+KEYS = ("observation", "achieved_goal", "desired_goal")
+Function = Callable[[np.ndarray, np.ndarray, dict], Any]  # compute_reward and its like
+
+
+def is_goal_space(space: spaces.Space) -> bool:
+    """Whether an observation space is that of a goal environment, of vectors only."""
+    if not isinstance(space, spaces.Dict) or set(space.spaces) != set(KEYS):
+        return False
+    parts = [space[key] for key in KEYS]
+    vectors = all(isinstance(p, spaces.Box | spaces.MultiBinary) and p.shape for p in parts)
+    return (
+        vectors and all(len(p.shape or ()) == 1 for p in parts) and parts[1].shape == parts[2].shape
+    )
+
+
+def frame_size(space: spaces.Space) -> int:
+    """Numbers of a frame, D + G."""
+    assert isinstance(space, spaces.Dict)
+    return sum(int(np.prod(space[key].shape)) for key in ("observation", "desired_goal"))
+
+
+def write_frame(row: np.ndarray, observation: dict[str, np.ndarray]) -> None:
+    """Write observation | desired_goal into `row` [D + G]."""
+    goal = observation["desired_goal"]
+    row[: -len(goal)] = observation["observation"]
+    row[-len(goal) :] = goal
+
+
+def goal_spec(env: gymnasium.Env) -> GoalSpec:
+    """Size and rules of an environment's goals; the environment is reset."""
+    assert isinstance(env.observation_space, spaces.Dict)
+    size = int(np.prod(env.observation_space["desired_goal"].shape))
+    try:
+        return GoalSpec(size, GoalRules(env))
+    except Exception as error:  # whatever compute_reward raises for want of more than goals
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        return GoalSpec(size, None, reason)
+
+
+class GoalRules:
+    """Reward and termination of an environment for any two goals.
+
+    Whether its functions take batches is tried once, on goals of a first reset; those that do not
+    are called row by row.
+
+    Args:
+        env: a goal environment; it is reset.
+
+    Raises:
+        Exception: it has no `compute_reward`, or one that needs more than goals.
+    """
+
+    def __init__(self, env: gymnasium.Env) -> None:
+        base: Any = env.unwrapped
+        space: Any = env.observation_space
+        self._dtype = space["desired_goal"].dtype
+        first = env.reset(seed=0)[0]
+        # One row more than a goal has numbers: a result a number is not one a row.
+        rows = np.arange(len(first["desired_goal"]) + 1) % 2 == 0
+        desired = np.tile(first["desired_goal"], (len(rows), 1))
+        achieved = np.where(rows[:, None], first["achieved_goal"], desired)
+        self._reward = _batched(base.compute_reward, achieved, desired)
+        try:
+            self._terminated = _batched(base.compute_terminated, achieved, desired)
+        except (AttributeError, NotImplementedError):  # goals end no episode
+            self._terminated = None
+
+    def reward(self, achieved: np.ndarray, desired: np.ndarray) -> np.ndarray:
+        """Rewards for coming to `achieved` under the goals `desired`.
+
+        Args:
+            achieved, desired: float32 [N, G].
+
+        Returns:
+            float32 [N].
+        """
+        return self._call(self._reward, achieved, desired).astype(np.float32)
+
+    def terminated(self, achieved: np.ndarray, desired: np.ndarray) -> np.ndarray:
+        """Whether coming to `achieved` ends an episode of the goals `desired`.
+
+        Args:
+            achieved, desired: float32 [N, G].
+
+        Returns:
+            bool [N].
+        """
+        if self._terminated is None:
+            return np.zeros(len(achieved), np.bool_)
+        return self._call(self._terminated, achieved, desired).astype(np.bool_)
+
+    def _call(self, function: Any, achieved: np.ndarray, desired: np.ndarray) -> np.ndarray:
+        return np.asarray(function(achieved.astype(self._dtype), desired.astype(self._dtype), {}))
+
+
+def _batched(function: Function, achieved: np.ndarray, desired: np.ndarray) -> Function:
+    """`function` for batches [N, G]: itself if it gives each row's result, or one that loops."""
+
+    def by_row(achieved: np.ndarray, desired: np.ndarray, info: dict) -> np.ndarray:
+        return np.array([function(a, d, info) for a, d in zip(achieved, desired, strict=True)])
+
+    expected = by_row(achieved, desired, {})
+    try:
+        together = np.asarray(function(achieved, desired, {}))
+    except Exception:  # one that takes single goals may raise anything
+        return by_row
+    same = together.shape == expected.shape and np.allclose(together, expected)
+    return function if same else by_row

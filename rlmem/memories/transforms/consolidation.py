@@ -1,0 +1,182 @@
+"""Consolidation in place of a large memory (MeDQN: Lan, Pan, Luo, Mahmood 2023, arXiv 2205.10868).
+
+A batch is given states at which the agent holds its network to its target network, so that what
+was learned elsewhere is kept without being stored. `BoundedStates` draws them between the bounds of
+all that was seen (MeDQN(U): the memory itself may then be one minibatch), `StoredStates` from the
+memory (MeDQN(R)).
+"""
+
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from tensordict import TensorDict
+
+from rlmem.memories.serialize import State
+from rlmem.memories.storages.base import ReplayStorage, as_block
+from rlmem.memories.transforms.base import ReplayTransform
+
+
+class States(Protocol):
+    """Where states to consolidate come from."""
+
+    def observe(self, block: Any) -> None:
+        """Take notice of a block that was written."""
+        ...
+
+    def draw(self, count: int, rng: torch.Generator) -> torch.Tensor:
+        """States [count, *observation_shape] of the observations' dtype."""
+        ...
+
+    def footprint(self) -> dict[str, int]:
+        """Component -> bytes held."""
+        ...
+
+    def state_dict(self) -> State:
+        """Flat state: name -> array."""
+        ...
+
+    def load_state_dict(self, state_dict: State) -> None:
+        """Take over a state in place."""
+        ...
+
+
+class BoundedStates:
+    """Uniform between the smallest and the largest value of each dimension seen so far.
+
+    Whole numbers where observations are integers: 0 or 1 where planes are binary, and 0 where a
+    plane was never set.
+
+    Args:
+        shape: of an observation.
+        dtype: of an observation, float32 or uint8.
+    """
+
+    def __init__(self, shape: tuple[int, ...], dtype: Any, num_envs: int = 1) -> None:
+        self.shape, self.dtype, self.num_envs = tuple(shape), np.dtype(dtype), num_envs
+        self._bounds = np.zeros((2, *self.shape), self.dtype)  # low, high
+        self._seen = False
+
+    def observe(self, block: Any) -> None:
+        """Widen the bounds to a block's observations and next observations."""
+        rows = as_block(block, self.shape, self.dtype, self.num_envs)
+        if len(rows) == 0:
+            return
+        low, high = self._bounds
+        for states in (rows.observation, rows.next_observation):
+            if not self._seen:
+                low[...] = high[...] = states[0]
+                self._seen = True
+            np.minimum(low, states.min(0), out=low)
+            np.maximum(high, states.max(0), out=high)
+
+    def draw(self, count: int, rng: torch.Generator) -> torch.Tensor:
+        """States [count, *shape]."""
+        low, high = torch.from_numpy(self._bounds.copy()).float()
+        whole = self.dtype.kind in "iu"
+        share = torch.rand(count, *self.shape, generator=rng)
+        states = low + share * (high - low + whole)
+        # Rounding up to 1 would be a value that no observation has.
+        return torch.minimum(states.floor(), high).to(torch.uint8) if whole else states
+
+    def footprint(self) -> dict[str, int]:
+        return {"bounds": self._bounds.nbytes}
+
+    def state_dict(self) -> State:
+        return {"bounds": self._bounds, "seen": self._seen}
+
+    def load_state_dict(self, state_dict: State) -> None:
+        self._bounds[:] = state_dict["bounds"]
+        self._seen = bool(state_dict["seen"])
+
+
+class StoredStates:
+    """Observations of the memory, each transition with the same probability."""
+
+    def __init__(self, storage: ReplayStorage) -> None:
+        self.storage = storage
+
+    def observe(self, block: Any) -> None:
+        """Nothing: they are stored."""
+
+    def draw(self, count: int, rng: torch.Generator) -> torch.Tensor:
+        """States [count, *observation_shape]."""
+        index = torch.randint(len(self.storage), (count,), generator=rng)
+        locate = getattr(self.storage, "locate", None)
+        return self.storage.get(index if locate is None else locate(index))["observation"]
+
+    def footprint(self) -> dict[str, int]:
+        return {}
+
+    def state_dict(self) -> State:
+        return {}
+
+    def load_state_dict(self, state_dict: State) -> None:
+        pass
+
+
+class Consolidation(ReplayTransform):
+    """Adds `consolidation` [..., E, B', *observation_shape] and its weight lambda to each batch.
+
+    Args:
+        states: where they come from.
+        steps: E, gradient steps on each minibatch, with states of its own each.
+        batch_size: B', states a gradient step.
+        weight_start, weight_end: lambda, rising linearly over the run.
+        weight_steps: env steps over which it rises.
+
+    A batch [U, B] becomes a TensorDict of batch size [U]: states are not one a transition.
+    """
+
+    name = "consolidation"
+    outputs = ("consolidation_loss",)
+
+    def __init__(
+        self,
+        states: States,
+        *,
+        steps: int,
+        batch_size: int,
+        weight_start: float,
+        weight_end: float,
+        weight_steps: int,
+    ) -> None:
+        self.states = states
+        self.steps, self.batch_size = steps, batch_size
+        self.weight_start, self.weight_end = weight_start, weight_end
+        self.weight_steps = weight_steps
+        self.weight = weight_start
+
+    def metrics(self) -> dict[str, float]:
+        return {"consolidation_weight": self.weight}
+
+    def anneal(self, env_steps: int) -> None:
+        fraction = min(1.0, env_steps / self.weight_steps)
+        self.weight = self.weight_start + fraction * (self.weight_end - self.weight_start)
+
+    def extend(self, block: Any, index: torch.Tensor) -> None:
+        self.states.observe(block)
+
+    def apply(self, batch: TensorDict) -> TensorDict:
+        shape = (*batch.shape[:-1], self.steps, self.batch_size)
+        states = self.states.draw(int(np.prod(shape)), self._rng)
+        batch.batch_size = torch.Size(shape[:-2])
+        batch.set("consolidation", states.unflatten(0, shape))
+        batch.set("consolidation_weight", torch.full(shape[:-2], self.weight))
+        return batch
+
+    def fixed_bytes(self) -> int:
+        return sum(self.footprint().values())
+
+    def footprint(self) -> dict[str, int]:
+        return self.states.footprint()
+
+    def state_dict(self) -> State:
+        return self.states.state_dict()
+
+    def load_state_dict(self, state_dict: State) -> None:
+        self.states.load_state_dict(state_dict)
+
+    def check_valid(self) -> None:
+        assert self.steps >= 1
+        assert self.batch_size >= 1

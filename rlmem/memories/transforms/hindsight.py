@@ -1,0 +1,216 @@
+"""Hindsight experience replay (Andrychowicz et al. 2017, arXiv 1707.01495).
+
+Whatever goal an episode missed, it reached others: a transition is replayed as if one of these had
+been its goal. The paper stores each transition 1 + k times; here it is held once, with the goal it
+achieved, and the goal is replaced when a batch is drawn: one hindsight goal is as likely as among
+stored copies, and it is drawn anew each time.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from tensordict import TensorDict
+
+from rlmem.memories.lazy import lazy_zeros
+from rlmem.memories.samplers.base import as_index
+from rlmem.memories.serialize import State
+from rlmem.memories.storages.base import ReplayStorage
+from rlmem.memories.storages.ring import RingStorage
+from rlmem.memories.transforms import hindsight_kernels as kernels
+from rlmem.memories.transforms.base import ReplayTransform
+
+STRATEGIES = ("future", "final", "episode", "random")
+Rule = Callable[[np.ndarray, np.ndarray], np.ndarray]
+
+
+class HindsightTransform(ReplayTransform):
+    """Gives transitions of each batch a goal that was achieved.
+
+    Each transition is taken with probability k / (k + 1). Its new goal is what was achieved by a
+    transition of its episode: itself or one behind it (`future`), the last (`final`), any
+    (`episode`), or by any transition that is held (`random`). The last goal_size numbers of
+    `observation` and `("next", "observation")` become the goal, `reward` and `terminated` what the
+    rules give, and a transition at which the data of its episode end is `truncated` unless it is
+    `terminated`. Where an episode was terminated although its own goal does not say so, it stays
+    terminated under every goal. `index` stays, so a prioritized sampler gives a transition the
+    priority of its newest TD error, under whichever goal.
+
+    Blocks bring `("next", "achieved_goal")`, [N, goal_size], the goal achieved after the action.
+
+    Args:
+        capacity: slots of the storage.
+        goal_size: G; the last G numbers of an observation are the desired goal.
+        reward: rewards float32 [N] of achieved and desired goals, float32 [N, G].
+        terminated: whether an episode ends there, bool [N], of the same.
+        strategy: future, final, episode or random.
+        k: hindsight goals for each original one, at least 1.
+
+    Raises:
+        ValueError: an argument out of its range.
+    """
+
+    name = "hindsight"
+
+    def __init__(
+        self,
+        capacity: int,
+        goal_size: int,
+        reward: Rule,
+        terminated: Rule,
+        *,
+        strategy: str = "future",
+        k: int = 4,
+    ) -> None:
+        if strategy not in STRATEGIES or k < 1 or goal_size < 1:
+            raise ValueError(
+                f"strategy={strategy}, k={k}, goal_size={goal_size}: a strategy is one of "
+                f"{', '.join(STRATEGIES)}, the others are at least 1"
+            )
+        self.capacity, self.goal_size = capacity, goal_size
+        self.reward, self.terminated = reward, terminated
+        self.strategy, self.k = strategy, k
+        self._achieved = lazy_zeros((capacity, goal_size), np.float32)
+        self._back = lazy_zeros((capacity if strategy == "episode" else 0,), np.int32)
+        self._newest = np.empty(0, np.int64)  # slot of each environment's newest transition
+
+    def register_storage(self, storage: ReplayStorage) -> None:
+        """See `ReplayTransform`.
+
+        Raises:
+            ValueError: it is no ring of single steps and vectors, or of another capacity.
+        """
+        if not isinstance(storage, RingStorage):
+            raise ValueError(f"memory=her needs a ring, not a {type(storage).__name__}")
+        if storage.n_step != 1 or storage.stack != 1:
+            raise ValueError(
+                f"n_step={storage.n_step}, stack={storage.stack}: hindsight is of one step and one "
+                "frame"
+            )
+        shape = storage.frame_shape
+        if len(shape) != 1 or shape[0] < self.goal_size or storage.dtype != np.float32:
+            raise ValueError(
+                f"observations are {storage.dtype} {shape}: hindsight needs float32 vectors that "
+                f"end in a goal of {self.goal_size}"
+            )
+        if storage.max_size != self.capacity:
+            raise ValueError(f"capacity={self.capacity}: the storage has {storage.max_size} slots")
+        self.storage: RingStorage = storage
+
+    def extend(self, block: Any, index: torch.Tensor) -> None:
+        """Keep the goals that a block achieved.
+
+        Raises:
+            ValueError: the block does not say them.
+        """
+        achieved = block["next"].get("achieved_goal", None)
+        if achieved is None:
+            raise ValueError("a block without (next, achieved_goal): hindsight needs it")
+        slots = as_index(index)
+        self._achieved[slots] = np.asarray(achieved).reshape(len(slots), self.goal_size)
+        if len(self._back):
+            self._back[slots] = 0
+            self._link_back(np.concatenate((self._newest, slots)))
+            self._newest = self._newest_slots()
+
+    def _newest_slots(self) -> np.ndarray:
+        chains = self.storage._chains
+        return chains["slot"][chains["chunks"] > 0]
+
+    def _link_back(self, slots: np.ndarray) -> None:
+        """Tell the successors of slots where they come from."""
+        link = self.storage._rows["link"][slots]
+        slots, link = slots[link > 0], link[link > 0]
+        self._back[(slots + link) % int(self.storage._ring["size"][0])] = link
+
+    def apply(self, batch: TensorDict) -> TensorDict:
+        """Replace goals in a batch [B] or [U, B], in place."""
+        index = batch["index"].reshape(-1).numpy()
+        chance, draw = torch.rand((2, len(index)), generator=self._rng, dtype=torch.float64).numpy()
+        taken = np.flatnonzero(chance < self.k / (self.k + 1))
+        if len(taken):
+            goal = self._achieved[self._choose(index[taken], draw[taken])]
+            self._relabel(batch, taken, self._achieved[index[taken]], goal)
+        return batch
+
+    def _choose(self, index: np.ndarray, draw: np.ndarray) -> np.ndarray:
+        """Slots of which the transitions `index` take the goals, int64 [n]."""
+        storage = self.storage
+        if self.strategy == "random":
+            number = (draw * len(storage)).astype(np.int64)
+            return storage.locate(torch.from_numpy(number)).numpy()
+        if self.strategy == "final":
+            return kernels.last_of_episode(index, storage._ring, storage._rows)
+        return kernels.pick_of_episode(index, draw, storage._ring, storage._rows, self._back)
+
+    def _relabel(
+        self, batch: TensorDict, taken: np.ndarray, achieved: np.ndarray, goal: np.ndarray
+    ) -> None:
+        """Make `goal` [n, G] that of the rows `taken` [n], which achieved `achieved` [n, G]."""
+        size = self.goal_size
+        following = batch["next"]
+        frames, after = (
+            d["observation"].view(-1, *self.storage.frame_shape).numpy()
+            for d in (batch, following)
+        )
+        columns = ("reward", "terminated", "truncated", "done")
+        reward, terminated, truncated, done = (following[c].view(-1).numpy() for c in columns)
+        ended, was_done = terminated[taken], done[taken]
+        ends = self.terminated(achieved, goal)
+        rows = np.flatnonzero(ended)
+        if len(rows):  # not by its goal: then by what no goal changes
+            ends[rows] |= ~self.terminated(achieved[rows], after[taken[rows], -size:])
+        frames[taken, -size:] = after[taken, -size:] = goal
+        reward[taken] = self.reward(achieved, goal)
+        terminated[taken], done[taken] = ends, was_done | ends
+        truncated[taken] = was_done & ~ends
+
+    def _used(self) -> int:
+        return int(self.storage._ring["size"][0])
+
+    def bytes_a_slot(self) -> int:
+        return self._achieved[:1].nbytes + self._back[:1].nbytes
+
+    def footprint(self) -> dict[str, int]:
+        return self._bytes(self._used())
+
+    def projected_footprint(self) -> dict[str, int]:
+        return self._bytes(self.capacity)
+
+    def _bytes(self, slots: int) -> dict[str, int]:
+        return {"achieved_goals": slots * self.bytes_a_slot()}
+
+    def state_dict(self) -> State:
+        return {"achieved": self._achieved[: self._used()]}
+
+    def load_state_dict(self, state_dict: State) -> None:
+        """Take over a state; the storage's has been taken over before.
+
+        Raises:
+            ValueError: it is of other goals or of another ring.
+        """
+        achieved = state_dict["achieved"]
+        if achieved.shape != (self._used(), self.goal_size):
+            raise ValueError(
+                f"the saved memory holds goals {achieved.shape}, this one "
+                f"{(self._used(), self.goal_size)}"
+            )
+        self._achieved[: len(achieved)] = achieved
+        if len(self._back):
+            self._back[: len(achieved)] = 0
+            self._link_back(self.storage.locate(torch.arange(len(self.storage))).numpy())
+            self._newest = self._newest_slots()
+
+    def check_valid(self) -> None:
+        """Assert that links back are the storage's links."""
+        if len(self._back) == 0:
+            return
+        slots = self.storage.locate(torch.arange(len(self.storage))).numpy()
+        link = self.storage._rows["link"][slots]
+        following = (slots[link > 0] + link[link > 0]) % max(1, self._used())
+        assert np.array_equal(self._back[following], link[link > 0]), "a link back is wrong"
+        first = np.setdiff1d(slots, following)
+        age = (int(self.storage._ring["cursor"][0]) - 1 - first) % max(1, self._used())
+        gone = self._back[first]
+        assert ((gone == 0) | (age + gone >= len(self.storage))).all(), "a link to another episode"
