@@ -1,11 +1,13 @@
 """What the replay diagnostics of metrics.csv cost: a run switches them on and off at each row.
 
-python benchmarks/diagnostics.py                     # prints the table, writes results/diagnostics.md
+python benchmarks/diagnostics.py            # prints the table, writes results/diagnostics.md
 python benchmarks/diagnostics.py --segments 20 --only uniform
 
-Every `log.every` env steps (1,000, the default) make a segment, with its row of metrics.csv; segments
-with and without diagnostics take turns in one process, so that whatever else the machine does falls on
-both. Times are medians over the segments after learning has started and epsilon has stopped falling.
+Every `log.every` env steps (1,000, the default) make a segment, with its row of metrics.csv;
+segments with and without diagnostics take turns in one process, so that whatever else the machine
+does falls on both. Times are CPU seconds of the process (one torch thread) over the segments after
+learning has started and epsilon has stopped falling; what is added is the median over pairs of
+neighbours.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ class Switch(lightning.Callback):
     def __init__(self, run: Any) -> None:
         self.run, self.on = run, True
         self.seconds: list[tuple[bool, float]] = []  # a segment each, and whether it had them
-        self.started = time.perf_counter()
+        self.started = time.process_time()
 
     def on_train_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
@@ -46,7 +48,7 @@ class Switch(lightning.Callback):
         """At the end of a segment, whose row has been written."""
         if not self.run.stream.crossed(self.run.cfg.log.every):
             return
-        now, diagnostics = time.perf_counter(), self.run.diagnostics
+        now, diagnostics = time.process_time(), self.run.diagnostics
         self.seconds.append((self.on, now - self.started))
         self.on = not self.on
         self.run.recorder.diagnostics = diagnostics if self.on else None
@@ -54,12 +56,12 @@ class Switch(lightning.Callback):
         others = [callback for callback in trainer.callbacks if callback is not diagnostics]
         # A new list, as Lightning is walking along the old one.
         trainer.callbacks = [diagnostics, *others] if self.on else others
-        self.started = time.perf_counter()
+        self.started = time.process_time()
 
 
 def measure(overrides: list[str], segments: int) -> tuple[float, float, float]:
-    """Microseconds an env step without and with diagnostics, and microseconds a Trainer step that
-    they add."""
+    """Microseconds an env step without diagnostics, and those that they add to an env step and to
+    a Trainer step."""
     from rlmem.config import compose
     from rlmem.data.module import EnvStepDataModule
     from rlmem.jobs.train import Run, _quiet
@@ -76,11 +78,10 @@ def measure(overrides: list[str], segments: int) -> tuple[float, float, float]:
         run.trainer.callbacks.append(switch)
         run.trainer.fit(run.agent, datamodule=EnvStepDataModule(run.stream))
         run.close(run.summary("finished", None))
-    off, on = (
-        1e6 * statistics.median(s for had, s in switch.seconds[WARM_UP:] if had == which) / 1000
-        for which in (False, True)
-    )
-    return off, on, (on - off) * run.stream.steps_a_batch
+    counted = switch.seconds[WARM_UP:]
+    off, on = ([1e3 * s for had, s in counted if had == which] for which in (False, True))
+    added = statistics.median(b - a for a, b in zip(off, on, strict=False))
+    return statistics.median(off), added, added * run.stream.steps_a_batch
 
 
 def main() -> None:
@@ -96,20 +97,19 @@ def main() -> None:
     lines = [
         "# diagnostics",
         "",
-        f"CartPole, DQN, medians of {args.segments // 2} segments of 1,000 env steps each, with and "
-        "without diagnostics in turn.",
+        f"CartPole, DQN: {args.segments // 2} pairs of segments of 1,000 env steps, with and "
+        "without diagnostics; medians, CPU time.",
         f"Machine: {about['cpu']}, {about['cores']} cores, {about['memory_gib']} GiB. "
         f"Versions: {named}.",
         "",
-        "| setting | us an env step without | with | added | added, us a Trainer step |",
+        "| setting | us an env step without | added | share | added to a Trainer step, us |",
         "|---|---:|---:|---:|---:|",
     ]
     for name, overrides in SETTINGS.items():
         if args.only in name:
-            off, on, added = measure(overrides, args.segments)
-            lines.append(
-                f"| {name} | {off:,.0f} | {on:,.0f} | {on / off - 1:+.1%} | {added:+,.0f} |"
-            )
+            bare, added, a_trainer_step = measure(overrides, args.segments)
+            share = f"{added:+,.1f} | {added / bare:+.1%} | {a_trainer_step:+,.0f}"
+            lines.append(f"| {name} | {bare:,.0f} | {share} |")
             print(lines[-1], flush=True)
     args.results.write_text("\n".join(lines) + "\n")
 

@@ -1,6 +1,6 @@
 """The harness: every contender in a process of its own, interleaved, medians with range and ratios.
 
-python benchmarks/run.py [training|atari|cartpole|storage|bytes|gwr|sum_tree|startup|all]
+python benchmarks/run.py [training|atari|cartpole|er_study|storage|bytes|gwr|sum_tree|startup|all]
     [--repeats 5]
     [--peers] [--peers-python PATH]
 
@@ -117,6 +117,11 @@ def make(name: str, steps: int | None) -> Benchmark:
         own = {"blocks of 8", "blocks of 1", "exemplars, blocks of 8", "all keys", "all pixels"}
         own.add("Reacher, blocks of 10")
         return listed("gwr.py", "all keys", digits, own)
+    if name == "er_study":
+        noted = "plain PyTorch, a batch's figures each step"
+        own = {noted, "plain PyTorch, no figures"}
+        own |= {"rlmem, figures every 50 steps", "rlmem, figures each step"}
+        return listed("er_study.py", noted, {"env_steps_per_second": 0}, own)
     if name == "sum_tree":
         digits = {"update_32_ms": 4, "draw_32_ms": 4}
         return listed("sum_tree.py", "plain numpy", digits, {"plain numpy", "rlmem"})
@@ -226,9 +231,9 @@ def record(name: str, benchmark: Benchmark, repeats: int, folder: Path) -> None:
 def main() -> None:
     groups = {
         "training": ["atari", "cartpole"],
-        "all": ["startup", "sum_tree", "storage", "bytes", "gwr", "cartpole", "atari"],
+        "all": ["startup", "sum_tree", "storage", "bytes", "gwr", "er_study", "cartpole", "atari"],
     }
-    names = ["atari", "cartpole", "storage", "bytes", "gwr", "sum_tree", "startup"]
+    names = ["atari", "cartpole", "er_study", "storage", "bytes", "gwr", "sum_tree", "startup"]
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", nargs="?", default="all", choices=[*groups, *names])
     parser.add_argument("--repeats", type=int, default=5)

@@ -17,16 +17,15 @@ ABOVE = {
 
 def write_table(
     cells: Sequence[Cell],
-    columns: Mapping[str, str],
-    labels: Sequence[str],
+    columns: Mapping[str, tuple[str, Sequence[str]]],
     fifos: Mapping[str, Mapping[str, str]],
     path: Path,
 ) -> None:
     """Write a study's table; what was not run is `missing`.
 
     Args:
-        columns: folder below runs/ -> title of each environment.
-        labels: the settings, in the order of the lines.
+        columns: folder below runs/ -> title of each environment and its settings, in the order
+            of the lines.
         fifos: kind -> setting -> the FIFO that it is to be held against.
     """
     kinds = [kind for kind in ABOVE if kind in fifos] or ["bytes"]
@@ -34,7 +33,7 @@ def write_table(
     heads += ["bytes, peak", "insert, us", "sample, us", "wall time"]
     by_place = {(column_of(cell), cell.label): cell for cell in cells}
     lines = []
-    for folder, title in columns.items():
+    for folder, (title, labels) in columns.items():
         lines += [f"### {title}", "", f"| {' | '.join(heads)} |"]
         lines.append("|---|" + "---:|" * (len(heads) - 1))
         for label in labels:

@@ -23,7 +23,7 @@ class Job:
         name: its folder, relative to the sweep's.
         state: one of STATES.
         env_steps: made so far.
-        max_env_steps: asked for, None where nothing says so.
+        max_env_steps: asked for, None where nothing says so; reckoned where episodes count.
         seconds: of training so far.
         memory_bytes: the peak, None as long as there is no summary.
     """
@@ -123,10 +123,13 @@ class SweepFiles:
 
     def _read_progress(self, job: Job) -> None:
         trainer = (self._read(f"{job.name}/config.yaml", load_yaml) or {}).get("trainer")
-        asked = _number(trainer, "max_env_steps") if isinstance(trainer, dict) else None
-        job.max_env_steps = int(asked) if asked else None
+        trainer = trainer if isinstance(trainer, dict) else {}
+        asked, episodes = (_number(trainer, f"max_{name}") for name in ("env_steps", "episodes"))
         row = _last_row(self.folder / job.name / "metrics.csv")
         job.env_steps = max(job.env_steps, int(_number(row, "env_steps") or 0))
+        if asked and episodes and (done := _number(row, "episodes")):
+            asked = min(asked, job.env_steps * max(1.0, episodes / done))
+        job.max_env_steps = int(asked) if asked else None
         job.seconds = max(job.seconds, _number(row, "seconds") or 0.0)
 
     def _read(self, name: str, parse: Callable[[str], Any], kind: type = dict) -> Any | None:

@@ -66,7 +66,7 @@ class Evaluation(lightning.Callback):
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Score at each multiple of `every`, except at the very end (which is scored anyway)."""
-        if self.every is None or self.stream.env_steps >= self.stream.config.max_env_steps:
+        if self.every is None or self.stream.over:
             return
         if self.stream.crossed(self.every):
             self.evaluate(pl_module)

@@ -30,10 +30,11 @@ class Progress(lightning.Callback):
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Open the bar."""
         if self.enabled and sys.stderr.isatty():
+            done, total, unit = self._length()
             self._bar = tqdm(
-                total=self.stream.config.max_env_steps,
-                initial=self.stream.env_steps,
-                unit="step",
+                total=total,
+                initial=done,
+                unit=unit.split()[-1].removesuffix("s"),
                 unit_scale=True,
                 dynamic_ncols=True,
             )
@@ -47,21 +48,31 @@ class Progress(lightning.Callback):
         self._next = time.monotonic() + (0.3 if self._bar is not None else self.line_seconds)
         status = self._status()
         if self._bar is not None:
-            self._bar.n = self.stream.env_steps
+            self._bar.n = self._length()[0]
             self._bar.set_postfix_str(status)
         else:
-            done = self.stream.env_steps
-            speed = (done - self._start[0]) / max(time.monotonic() - self._start[1], 1e-9)
-            left = (self.stream.config.max_env_steps - done) / speed if speed else float("inf")
+            done, total, unit = self._length()
+            steps, first, started = self._start
+            seconds = max(time.monotonic() - started, 1e-9)
+            left = (total - done) * seconds / (done - first) if done > first else float("inf")
             print(
-                f"{done:>9,} / {self.stream.config.max_env_steps:,} env steps | "
-                f"{speed:,.0f} steps/s | {left:,.0f} s left | {status}",
+                f"{done:>9,} / {total:,} {unit} | "
+                f"{(self.stream.env_steps - steps) / seconds:,.0f} steps/s | {left:,.0f} s left | "
+                f"{status}",
                 flush=True,
             )
 
+    def _length(self) -> tuple[int, int, str]:
+        """How much is done, of how much, and what is counted: env steps, or episodes where so many
+        end the run."""
+        stream, episodes = self.stream, self.stream.config.max_episodes
+        if episodes is not None:
+            return stream.episodes.count, episodes, "episodes"
+        return stream.env_steps, stream.config.max_env_steps, "env steps"
+
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
         """Note where the run starts."""
-        self._start = (self.stream.env_steps, time.monotonic())
+        self._start = (self.stream.env_steps, self._length()[0], time.monotonic())
         self._next = time.monotonic() + (0.0 if sys.stderr.isatty() else self.line_seconds / 4)
 
     def _status(self) -> str:
@@ -75,7 +86,7 @@ class Progress(lightning.Callback):
     def close(self) -> None:
         """Close the bar; call when training is over, however it ended."""
         if self._bar is not None:
-            self._bar.n = self.stream.env_steps
+            self._bar.n = self._length()[0]
             self._bar.refresh()
             self._bar.close()
             self._bar = None

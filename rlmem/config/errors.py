@@ -249,6 +249,8 @@ def _wrong_type(key: str, message: str, given: str) -> str:
 
 def _unknown_key(given: str, key: str, parent: DictConfig | None) -> str:
     prefix, _, name = key.rpartition(".")
+    if prefix == "env.kwargs":
+        return f"{given}: the env's own arguments take a plus: +{key}=..."
     if "/" in key:
         return f"{given}: no such group{did_you_mean(key, _groups())}"
     where = f"no such key in {prefix}" if prefix else "no such key"

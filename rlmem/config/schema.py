@@ -176,6 +176,7 @@ class EnvConfig:
     suite: str
     num_envs: int
     reward_clip: bool
+    terminal_reward: float | None
     recommended: RecommendedConfig
 
 
@@ -208,7 +209,7 @@ class GymEnvConfig(EnvConfig):
 
     id: str
     max_episode_steps: int | None
-    kwargs: dict[str, Any] | None
+    kwargs: dict[str, Any]
     action_levels: int | None
 
 
@@ -241,6 +242,7 @@ class TrainerConfig:
     """How long and on what a run trains."""
 
     max_env_steps: int
+    max_episodes: int | None
     accelerator: str
     precision: str
     threads: int | None

@@ -94,13 +94,14 @@ TRAIN_RANGES: dict[str, Range] = {
     "env.frame_skip": _COUNT,
     "env.screen_size": Range(36),  # the smallest that the Nature CNN's three layers take
     "env.sticky": _SHARE,
-    "env.max_episode_steps": _COUNT,
     "env.bits": _COUNT,
+    "env.max_episode_steps": _COUNT,
     "env.action_levels": Range(2),
     "env.protocol.sticky": _SHARE,
     "env.protocol.noop_max": _FROM_ZERO,
     "env.protocol.max_frames": _COUNT,
     "trainer.max_env_steps": _COUNT,
+    "trainer.max_episodes": _COUNT,
     "trainer.threads": _COUNT,
     "evaluation.every": _COUNT,
     "evaluation.episodes": _COUNT,
@@ -339,6 +340,11 @@ def _check_hindsight(values: Mapping[str, Any]) -> None:
         raise UserError(
             f"env.reward_clip=true: memory={memory['name']} makes rewards anew, as the env gives "
             "them; use env.reward_clip=false"
+        )
+    if env["terminal_reward"] is not None:
+        raise UserError(
+            f"env.terminal_reward={env['terminal_reward']}: memory={memory['name']} makes rewards "
+            "anew, as the env gives them; leave the key out"
         )
 
 

@@ -39,6 +39,10 @@ class StreamConfig:
     vector_steps: int  # steps of the vector env a Trainer step
     reseed_every: int
     reward_clip: bool
+    max_episodes: int | None = None  # episodes after which the run is over as well
+    terminal_reward: float | None = (
+        None  # of a transition that terminates, unclipped; None: the env's
+    )
 
 
 def derive_seed(*parts: int) -> int:
@@ -92,16 +96,23 @@ class EnvStepStream:
         """Env steps of one Trainer step."""
         return self.config.vector_steps * self.env.spec.num_envs
 
+    @property
+    def over(self) -> bool:
+        """Whether the run has come to its length: in env steps, or in episodes where they count."""
+        episodes = self.config.max_episodes
+        enough = episodes is not None and self.episodes.count >= episodes
+        return enough or self.env_steps >= self.config.max_env_steps
+
     def __len__(self) -> int:
-        """Trainer steps left."""
-        left = self.config.max_env_steps - self.env_steps
-        return max(0, -(-left // self.steps_a_batch))
+        """Trainer steps left; with `max_episodes` there may be fewer."""
+        left = 0 if self.over else self.config.max_env_steps - self.env_steps
+        return -(-left // self.steps_a_batch)
 
     def __iter__(self) -> "EnvStepStream":
         return self
 
     def __next__(self) -> TensorDict:
-        if self.stop_requested or self.env_steps >= self.config.max_env_steps:
+        if self.stop_requested or self.over:
             raise StopIteration
         self._collect()
         return self._draw()
@@ -163,6 +174,8 @@ class EnvStepStream:
         reward = flat["reward"]
         if self.config.reward_clip:
             reward = np.clip(reward, -1.0, 1.0)
+        if self.config.terminal_reward is not None:
+            reward = np.where(flat["terminated"], self.config.terminal_reward, reward)
         num_envs = self.env.spec.num_envs
         goal = {name: flat[name] for name in ("achieved_goal",) if name in flat}
         return {

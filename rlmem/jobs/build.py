@@ -109,6 +109,8 @@ def build_stream(
         vector_steps=steps // env.spec.num_envs,
         reseed_every=cfg.checkpoint.reseed_every,
         reward_clip=cfg.env.reward_clip,
+        max_episodes=cfg.trainer.max_episodes,
+        terminal_reward=cfg.env.terminal_reward,
     )
     return EnvStepStream(env, memory, agent.explore, agent.epsilon, config)
 

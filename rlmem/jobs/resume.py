@@ -27,6 +27,7 @@ FREE = (
     "checkpoint.every",
     "checkpoint.keep_memory_when_finished",
     "trainer.max_env_steps",
+    "trainer.max_episodes",
     "trainer.threads",
     "env.recommended.",
     "memory.sampler.beta_steps",
@@ -40,7 +41,7 @@ def config_dict(cfg: DictConfig) -> dict[str, Any]:
 
 
 def _flatten(node: Any, prefix: str = "") -> dict[str, Any]:
-    if not isinstance(node, dict) or not node:
+    if not isinstance(node, dict):
         return {prefix[:-1]: node}
     flat: dict[str, Any] = {}
     for key, value in node.items():

@@ -162,18 +162,18 @@ def report_study(study: Study) -> Report | None:
         findings=findings.read_text(errors="replace") if findings.is_file() else "",
         against=against if study.controls else {},
     )
-    columns = {slug(column): column for column in study.columns}
-    table = study.folder / "table.md"
-    write_table(report.cells, columns, list(study.labels()), study.fifos(), table)
+    columns = {slug(column): (column, list(study.labels(column))) for column in study.columns}
+    write_table(report.cells, columns, study.fifos(), study.folder / "table.md")
     return report
 
 
 def _missing(study: Study, column: str) -> str | None:
     """What of a column was not run, as a line of the page."""
-    found = {label: study.finished(column, label) for label in study.labels()}
+    labels = study.labels(column)
+    found = {label: study.finished(column, label) for label in labels}
     if not any(found.values()):
         return f"{column}: not run"
-    wanted = {label: len(study.seeds(column, row)) for label, row in study.labels().items()}
+    wanted = {label: len(study.seeds(column, row)) for label, row in labels.items()}
     lacking = [
         f"{label} ({n} of {wanted[label]})" for label, n in found.items() if n < wanted[label]
     ]

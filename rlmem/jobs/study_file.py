@@ -73,10 +73,11 @@ class Study:
         self.common = self._overrides("common", content.get("common"))
         self.fifo = self._overrides("fifo", content.get("fifo"))
         self.rows = self._parts("rows", content["rows"], {"fifo", "seeds"})
-        self.columns = self._parts("columns", content["columns"], {"rows", "seeds"})
+        self.columns = self._parts("columns", content["columns"], {"rows", "seeds", "skip"})
         for column, part in self.columns.items():
-            if unknown := part["rows"].keys() - self.rows.keys():
-                self._refuse(f"{column} has rows: {min(unknown)}, which is no row")
+            for key in ("rows", "skip"):
+                if unknown := set(part[key]) - self.rows.keys():
+                    self._refuse(f"{column} has {key}: {min(unknown)}, which is no row")
         self.controls = self._controls(content.get("controls"))
         fifos = {slug(fifo) for rows in self.fifos().values() for fifo in rows.values()}
         if taken := [row for row in self.rows if slug(row) in fifos]:
@@ -120,7 +121,11 @@ class Study:
         rows = part.get("rows") or {}
         if not isinstance(rows, dict):
             self._refuse(f"{name} has rows={rows}; a mapping from a row to its overrides here")
+        skip = part.get("skip") or []
+        if not isinstance(skip, list):
+            self._refuse(f"{name} has skip={skip}; a list of rows that it goes without")
         return {
+            "skip": [str(row) for row in skip],
             "overrides": self._overrides(name, part.get("overrides")),
             "seeds": seeds,
             "fifo": self._kinds(name, part.get("fifo")),
@@ -162,7 +167,8 @@ class Study:
 
     def _cells(self, column: str) -> list[tuple[str, int]]:
         """Rows and seeds of a column, the first seed of all rows first."""
-        cells = [(row, seed) for row in self.rows for seed in self.seeds(column, row)]
+        rows = [row for row in self.rows if row not in self.columns[column]["skip"]]
+        cells = [(row, seed) for row in rows for seed in self.seeds(column, row)]
         return sorted(cells, key=lambda cell: cell[1])
 
     def fifo_jobs(self, column: str) -> Iterator[Job]:
@@ -178,14 +184,15 @@ class Study:
 
     def finished(self, column: str, label: str) -> int:
         """How many runs of a line of the table are done."""
-        seeds = self.seeds(column, self.labels()[label])
+        seeds = self.seeds(column, self.labels(column)[label])
         return sum(self._job(column, label, seed, ()).done for seed in seeds)
 
-    def labels(self) -> dict[str, str]:
-        """Lines of the table, each FIFO below its row: label -> row."""
+    def labels(self, column: str) -> dict[str, str]:
+        """Lines of a column's table, each FIFO below its row: label -> row."""
         return {
             label: row
             for row, part in self.rows.items()
+            if row not in self.columns[column]["skip"]
             for label in [row, *(fifo_of(row, kind) for kind in part["fifo"])]
         }
 

@@ -21,6 +21,7 @@ from rlmem.callbacks.priorities import PriorityFeedback
 from rlmem.callbacks.progress import Progress, summary_table
 from rlmem.callbacks.records import Recorder
 from rlmem.callbacks.signals import StopOnSignal
+from rlmem.callbacks.targets import target_updates
 from rlmem.config.objective import objective_value
 from rlmem.data.module import EnvStepDataModule
 from rlmem.data.rollout import EvaluationResult
@@ -85,6 +86,7 @@ class Run:
             # Order matters: priorities and rows first, then scores, then the checkpoint of all.
             callbacks=[
                 PriorityFeedback(memory),
+                *target_updates(cfg, self.stream),
                 *([self.diagnostics] if self.diagnostics else []),
                 self.recorder,
                 self.evaluation,
@@ -204,6 +206,13 @@ def _quiet() -> None:
     warnings.filterwarnings("ignore", message=".*does not have many workers.*")
 
 
+def _long_enough(cfg: DictConfig, done: dict[str, Any]) -> bool:
+    """Whether a finished run has come to the length that is asked for."""
+    episodes = cfg.trainer.max_episodes
+    enough = episodes is not None and done["episodes"] >= episodes
+    return enough or done["env_steps"] >= cfg.trainer.max_env_steps
+
+
 def train(cfg: DictConfig) -> Any:
     """Train one run and return its objective, a number or a pair, for a search.
 
@@ -217,8 +226,7 @@ def train(cfg: DictConfig) -> Any:
     multirun = HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN
     run_dir, resuming = resolve_run_dir(cfg, output_dir, multirun)
     done = read_summary(run_dir)
-    finished = done is not None and done["status"] == "finished"
-    if done and finished and done["env_steps"] >= cfg.trainer.max_env_steps:
+    if done and done["status"] == "finished" and _long_enough(cfg, done):
         print(f"finished already: {run_dir}")
         return objective_value(cfg, done)
     if cfg.trainer.accelerator == "gpu" and not torch.cuda.is_available():

@@ -118,6 +118,15 @@ def test_the_time_left(tmp_path: Path) -> None:
     assert read_status(tmp_path).seconds_left == pytest.approx(max(left / 2, 90))
 
 
+def test_a_run_that_episodes_end_is_as_far_as_its_episodes(tmp_path: Path) -> None:
+    job = make_job(tmp_path, "seed=0")
+    lengths = {"max_env_steps": 100_000, "max_episodes": 300}
+    (job / "config.yaml").write_text(yaml.safe_dump({"trainer": lengths}))
+    (job / "metrics.csv").write_text("env_steps,seconds,episodes\n1000,5,60\n2000,10,100\n")
+    (found,) = read_status(tmp_path).jobs
+    assert found.share == pytest.approx(1 / 3)
+
+
 def test_the_time_left_is_no_shorter_than_the_longest_job(tmp_path: Path) -> None:
     ask(tmp_path, "seed=0", "seed=1", at_once=8)
     make_job(tmp_path, "seed=0", "finished", wall_seconds=40)

@@ -28,8 +28,8 @@ def test_bytes_are_readable(size: int, text: str) -> None:
     assert readable_bytes(size) == text
 
 
-def shown(capsys: pytest.CaptureFixture[str], *, enabled: bool) -> str:
-    stream = make_stream(ScriptedEnv(4, 6), ring())
+def shown(capsys: pytest.CaptureFixture[str], *, enabled: bool, **changes: Any) -> str:
+    stream = make_stream(ScriptedEnv(4, 6), ring(), **changes)
     recorder: Any = SimpleNamespace(last_evaluation=None)
     progress = Progress(stream, recorder, enabled, line_seconds=0.0)
     progress.setup(None, None, "fit")
@@ -52,6 +52,12 @@ def test_away_from_a_terminal_lines_say_how_far_the_run_is(
         r"memory [\d.]+ (B|KiB), 34 entries$",
         last,
     )
+
+
+def test_a_run_that_episodes_end_counts_them(capsys: pytest.CaptureFixture[str]) -> None:
+    first, last = shown(capsys, enabled=True, max_episodes=20).splitlines()
+    assert first.lstrip().startswith("0 / 20 episodes | ")
+    assert last.lstrip().startswith("6 / 20 episodes | ")
 
 
 def test_a_disabled_bar_shows_nothing(capsys: pytest.CaptureFixture[str]) -> None:

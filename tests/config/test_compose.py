@@ -14,7 +14,7 @@ from rlmem.config.agents import AGENTS
 from rlmem.config.schema import RecommendedConfig, ThresholdConfig
 
 GWR = ("gwr", "gwr_plain", "gwr_released")
-MEMORIES = ("none", "uniform", "cer", "per", "per_rank", "medqn_u", "medqn_r", *GWR)
+MEMORIES = ("none", "uniform", "cer", "per", "per_rank", "her", "medqn_u", "medqn_r", *GWR)
 NEEDED = {
     "atari": "env.game=seaquest",
     "gym": "env.id=CartPole-v1",
@@ -88,7 +88,8 @@ def test_gwrr_paper_is_the_published_protocol_on_any_mujoco_task(env: str) -> No
 
 @pytest.mark.parametrize("memory", MEMORIES)
 def test_every_memory_composes_with_its_own_capacity(memory: str) -> None:
-    cfg = resolved(f"memory={memory}", "env=minatar_breakout")
+    env = "bit_flip" if memory == "her" else "minatar_breakout"
+    cfg = resolved(f"memory={memory}", f"env={env}")
     assert cfg.memory.name == memory
     small = {"none": cfg.agent.batch_size, "medqn_u": cfg.agent.batch_size, "medqn_r": 10_000}
     assert cfg.memory.capacity == small.get(memory, cfg.env.recommended.capacity)

@@ -124,7 +124,7 @@ def test_help_is_short_and_fast() -> None:
     spent = after.children_user - before.children_user
     assert spent + after.children_system - before.children_system < 2
     assert done.returncode == 0, done.stderr
-    assert "memory: cer, gwr, gwr_plain, gwr_released, medqn_r, medqn_u, none, per" in done.stdout
+    assert "memory: cer, gwr, gwr_plain, gwr_released, her, medqn_r, medqn_u, none" in done.stdout
     assert len(done.stdout.splitlines()) <= 45
 
 

@@ -139,6 +139,40 @@ def test_rewards_are_clipped_in_the_memory_only(clip: bool, stored: float) -> No
     assert {e.episode_return for e in stream.finished_episodes()} == {4 * REWARD}
 
 
+@pytest.mark.parametrize("clip", [True, False])
+def test_the_terminal_reward_is_what_is_stored_of_a_step_that_terminates(clip: bool) -> None:
+    log = BlockLog()
+    stream = make_stream(ScriptedEnv(4, 5), log, reward_clip=clip, terminal_reward=-10.0)
+    list(stream)
+    reward, done = log.column("next", "reward"), log.column("next", "terminated")
+    assert reward.dtype == np.float32
+    assert (reward[done] == -10).all()
+    assert (reward[~done] == (1.0 if clip else REWARD)).all()
+    assert {e.episode_return for e in stream.finished_episodes()} == {4 * REWARD, 5 * REWARD}
+
+
+def test_a_cut_for_a_new_seed_is_no_termination() -> None:
+    log = BlockLog()
+    list(make_stream(ScriptedEnv(70), log, terminal_reward=-10.0, reseed_every=30))
+    ends = log.column("next", "truncated") & ~log.column("next", "terminated")
+    assert ends.any()
+    assert (log.column("next", "reward")[ends] == REWARD).all()
+
+
+def test_a_number_of_episodes_ends_the_run() -> None:
+    stream = make_stream(ScriptedEnv(5, 7), ring(), max_episodes=4)
+    assert len(stream) == 50  # at most
+    list(stream)
+    assert stream.over
+    assert len(stream) == 0
+    assert (stream.episodes.count, stream.env_steps) == (4, 28)  # 5, 7, 10 and 14 steps of two envs
+
+
+def test_the_env_steps_end_a_run_whose_episodes_do_not() -> None:
+    stream = make_stream(ScriptedEnv(5, 7), ring(), max_episodes=1000)
+    assert len(list(stream)) == 50
+
+
 def test_the_sampler_is_annealed_by_env_steps() -> None:
     sampler = PrioritizedSampler(200, beta_start=0.0, beta_end=1.0, beta_steps=100)
     for _ in make_stream(ScriptedEnv(5, 7), stream_memory := ring(sampler=sampler)):

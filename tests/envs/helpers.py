@@ -22,8 +22,15 @@ def atari_cfg(game: str | None = "road_runner", **changes: object) -> SimpleName
     return SimpleNamespace(**top, protocol=SimpleNamespace(**protocol))
 
 
-def gym_cfg(env_id: str | None = "CartPole-v1", limit: int | None = None) -> SimpleNamespace:
-    return SimpleNamespace(suite="gym", id=env_id, max_episode_steps=limit)
+def gym_cfg(
+    env_id: str | None = "CartPole-v1",
+    limit: int | None = None,
+    levels: int | None = None,
+    **kwargs: object,
+) -> SimpleNamespace:
+    return SimpleNamespace(
+        suite="gym", id=env_id, max_episode_steps=limit, kwargs=kwargs, action_levels=levels
+    )
 
 
 def minatar_cfg(game: str | None = "breakout", sticky: float = 0.1) -> SimpleNamespace:

@@ -49,6 +49,8 @@ def run(study: Study, label: str, seed: int = 0, **summary: Any) -> None:
         ("rows: {a: {seeds: true}}\ncolumns: {b: ''}", "a has seeds=True"),
         ("rows: {a: ''}\ncolumns: {b: {rows: {c: seed=1}}}", "b, c: seed=1: the study sets it"),
         ("rows: {a: ''}\ncolumns: {b: {rows: {c: x=1}}}", "b has rows: c, which is no row"),
+        ("rows: {a: ''}\ncolumns: {b: {skip: [c]}}", "b has skip: c, which is no row"),
+        ("rows: {a: ''}\ncolumns: {b: {skip: a}}", "b has skip=a; a list of rows"),
         ("rows: {a: ''}\ncolumns: {b: {rows: [a]}}", "b has rows=['a']; a mapping"),
         ("rows: {a: ''}\ncolumns: {b: ''}\nfirst_seed: -1", "first_seed=-1; a whole"),
         ("rows: [a]\ncolumns: {b: ''}", "rows must be a mapping"),
@@ -80,6 +82,17 @@ def test_a_definition_that_is_not_understood_is_one_line(
     assert message in error
     if "cannot be read" not in message:
         assert error.count("\n") == 1
+
+
+def test_a_column_may_go_without_a_row(tmp_path: Path) -> None:
+    columns = "columns: {b: {overrides: env=acrobot, skip: [gwr, none]}, c: env=cartpole}"
+    (tmp_path / "study.yaml").write_text(ROWS + columns)
+    study = Study(tmp_path)
+    assert list(study.labels("b")) == ["per", "cer", "FIFO of the entries of cer"]
+    assert {job.row for job in study.jobs("b")} == {"per", "cer"}
+    run(study, "cer")
+    report_study(study)
+    assert "gwr" not in (tmp_path / "table.md").read_text().split("### c")[0]
 
 
 def test_seeds_start_where_the_study_says(tmp_path: Path) -> None:
@@ -115,7 +128,7 @@ def test_jobs_come_seed_by_seed(study: Study) -> None:
 
 
 def test_each_fifo_has_a_label_and_stands_below_its_row(study: Study) -> None:
-    assert list(study.labels()) == [
+    assert list(study.labels("b")) == [
         "per",
         "gwr",
         "FIFO of the bytes of gwr",
@@ -132,7 +145,7 @@ def test_fifos_hold_what_the_finished_run_beside_them_held(study: Study) -> None
     run(study, "gwr", seed=1, status="interrupted")
     run(study, "per")
     jobs = list(study.fifo_jobs("b"))
-    assert [job.row for job in jobs] == list(study.labels())[2:4]
+    assert [job.row for job in jobs] == list(study.labels("b"))[2:4]
     budgets = [compose("train", list(job.overrides)).memory for job in jobs]
     assert [memory.budget for memory in budgets] == [4321, None]
     assert budgets[1].capacity == 99  # not what the column says
