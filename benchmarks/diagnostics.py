@@ -39,8 +39,8 @@ class Switch(lightning.Callback):
 
     def __init__(self, run: Any) -> None:
         self.run, self.on = run, True
-        self.seconds: list[tuple[bool, float]] = []  # a segment each, and whether it had them
-        self.started = time.process_time()
+        self.times: list[tuple[bool, float]] = []  # whether a segment had them, us an env step
+        self.started, self.steps = time.process_time(), 0
 
     def on_train_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
@@ -48,15 +48,16 @@ class Switch(lightning.Callback):
         """At the end of a segment, whose row has been written."""
         if not self.run.stream.crossed(self.run.cfg.log.every):
             return
-        now, diagnostics = time.process_time(), self.run.diagnostics
-        self.seconds.append((self.on, now - self.started))
+        seconds, diagnostics = time.process_time() - self.started, self.run.diagnostics
+        steps = self.run.stream.env_steps
+        self.times.append((self.on, 1e6 * seconds / (steps - self.steps)))
         self.on = not self.on
         self.run.recorder.diagnostics = diagnostics if self.on else None
         self.run.stream.memory.observers = [diagnostics] if self.on else []
         others = [callback for callback in trainer.callbacks if callback is not diagnostics]
         # A new list, as Lightning is walking along the old one.
         trainer.callbacks = [diagnostics, *others] if self.on else others
-        self.started = time.process_time()
+        self.started, self.steps = time.process_time(), steps
 
 
 def measure(overrides: list[str], segments: int) -> tuple[float, float, float]:
@@ -78,8 +79,8 @@ def measure(overrides: list[str], segments: int) -> tuple[float, float, float]:
         run.trainer.callbacks.append(switch)
         run.trainer.fit(run.agent, datamodule=EnvStepDataModule(run.stream))
         run.close(run.summary("finished", None))
-    counted = switch.seconds[WARM_UP:]
-    off, on = ([1e3 * s for had, s in counted if had == which] for which in (False, True))
+    counted = switch.times[WARM_UP:]
+    off, on = ([us for had, us in counted if had == which] for which in (False, True))
     added = statistics.median(b - a for a, b in zip(off, on, strict=False))
     return statistics.median(off), added, added * run.stream.steps_a_batch
 

@@ -59,12 +59,19 @@ def study_main() -> None:
 
 def _study(name: str, only: str, workers: int) -> int:
     from rlmem.errors import UserError
+    from rlmem.jobs.cliffwalk import KIND, run_cliffwalk
     from rlmem.jobs.study import report_study, run_study
-    from rlmem.jobs.study_file import Study
+    from rlmem.jobs.study_file import Study, read_definition
 
+    folder = Path(name) if Path(name).is_dir() else Path("studies") / name
+    chosen = [part for part in only.split(",") if part]
     try:
-        study = Study(Path(name) if Path(name).is_dir() else Path("studies") / name)
-        columns = [part for part in only.split(",") if part] or list(study.columns)
+        if read_definition(folder).get("kind") == KIND:
+            run_cliffwalk(folder, chosen, workers)
+            print(f"written: {folder}/index.html, results.csv, figures/")
+            return 0
+        study = Study(folder)
+        columns = chosen or list(study.columns)
         if unknown := set(columns) - set(study.columns):
             known = ", ".join(study.columns)
             raise UserError(f"--only {min(unknown)}: no such column; there are {known}")

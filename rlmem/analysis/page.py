@@ -34,7 +34,6 @@ MOST_LISTED = 200  # of what was left out
 
 def write_page(report: "Report", path: Path) -> None:
     """Write index.html."""
-    ours = files("rlmem.analysis")
     cells, runs = report.cells, report.collection.runs
     environments = list(dict.fromkeys(cell.env_id for cell in cells))
     finished = sum(len(cell.finished) for cell in cells)
@@ -58,7 +57,13 @@ def write_page(report: "Report", path: Path) -> None:
         "<h2>Settings</h2>",
         *(_details(cell) for cell in cells),
     ]
-    page = (
+    path.write_text(document(title, body), encoding="utf-8")
+
+
+def document(title: str, body: Sequence[str]) -> str:
+    """A page of this title and these parts, all HTML, that needs nothing else."""
+    ours = files("rlmem.analysis")
+    return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f'<title>rlmem: {title}</title>\n<link rel="icon" href="data:,">\n'
@@ -66,7 +71,6 @@ def write_page(report: "Report", path: Path) -> None:
         + "\n".join(body)
         + f"\n</main>\n<script>\n{(ours / 'page.js').read_text()}</script>\n</body>\n</html>\n"
     )
-    path.write_text(page, encoding="utf-8")
 
 
 def _several(count: int, noun: str) -> str:

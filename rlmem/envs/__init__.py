@@ -29,7 +29,7 @@ def make_env(cfg: Any, num_envs: int, render: bool = False) -> EnvStepper:
         cfg: an object with attributes. All suites: `suite`. atari: `game`, `stack`, `frame_skip`,
             `screen_size`, `protocol` (`sticky`, `noop_max`, `fire_reset`, `episodic_life`,
             `max_frames`). minatar: `game`, `sticky`,
-            `max_episode_steps`. gym: `id`, `max_episode_steps`.
+            `max_episode_steps`. gym: `id`, `max_episode_steps`, `kwargs`, `action_levels`.
         num_envs: environments stepped together, >= 1.
         render: make `EnvStepper.render` work.
 

@@ -18,24 +18,19 @@ from gymnasium import spaces
 from rlmem.envs.spec import GoalSpec
 
 KEYS = ("observation", "achieved_goal", "desired_goal")
+VECTORS = (spaces.Box, spaces.MultiBinary)
 Function = Callable[[np.ndarray, np.ndarray, dict], Any]  # compute_reward and its like
 
 
-def is_goal_space(space: spaces.Space) -> bool:
-    """Whether an observation space is that of a goal environment, of vectors only."""
+def goal_sizes(space: spaces.Space) -> tuple[int, int] | None:
+    """Numbers D of an observation and G of a goal; None: no goal environment, or not of vectors."""
     if not isinstance(space, spaces.Dict) or set(space.spaces) != set(KEYS):
-        return False
-    parts = [space[key] for key in KEYS]
-    vectors = all(isinstance(p, spaces.Box | spaces.MultiBinary) and p.shape for p in parts)
-    return (
-        vectors and all(len(p.shape or ()) == 1 for p in parts) and parts[1].shape == parts[2].shape
-    )
-
-
-def frame_size(space: spaces.Space) -> int:
-    """Numbers of a frame, D + G."""
-    assert isinstance(space, spaces.Dict)
-    return sum(int(np.prod(space[key].shape)) for key in ("observation", "desired_goal"))
+        return None
+    vectors = [part for part in map(space.__getitem__, KEYS) if isinstance(part, VECTORS)]
+    shapes = [part.shape for part in vectors if part.shape and len(part.shape) == 1]
+    if len(shapes) < len(KEYS) or shapes[1] != shapes[2]:
+        return None
+    return shapes[0][0], shapes[1][0]
 
 
 def write_frame(row: np.ndarray, observation: dict[str, np.ndarray]) -> None:
@@ -47,13 +42,13 @@ def write_frame(row: np.ndarray, observation: dict[str, np.ndarray]) -> None:
 
 def goal_spec(env: gymnasium.Env) -> GoalSpec:
     """Size and rules of an environment's goals; the environment is reset."""
-    assert isinstance(env.observation_space, spaces.Dict)
-    size = int(np.prod(env.observation_space["desired_goal"].shape))
+    sizes = goal_sizes(env.observation_space)
+    assert sizes is not None
     try:
-        return GoalSpec(size, GoalRules(env))
+        return GoalSpec(sizes[1], GoalRules(env))
     except Exception as error:  # whatever compute_reward raises for want of more than goals
         reason = " ".join(f"{type(error).__name__}: {error}".split())
-        return GoalSpec(size, None, reason)
+        return GoalSpec(sizes[1], None, reason)
 
 
 class GoalRules:

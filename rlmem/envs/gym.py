@@ -47,9 +47,10 @@ def make_gym(cfg: Any, num_envs: int, render: bool) -> SerialEnvStepper:
     if render:
         _check_render(cfg.id, envs[0])
     actions = envs[0].action_space
-    frame_shape, dtype, write = _frame(cfg.id, envs[0].observation_space)
-    with_goals = goals.is_goal_space(envs[0].observation_space)
-    facts, table = _action_facts(cfg.id, actions), None
+    space = envs[0].observation_space
+    frame_shape, dtype, write = _frame(cfg.id, space)
+    facts: dict[str, Any] = _action_facts(cfg.id, actions)
+    table = None
     if (levels := getattr(cfg, "action_levels", None)) is not None:
         table = _action_table(cfg.id, facts, levels)
         facts = {"num_actions": len(table)}
@@ -61,7 +62,7 @@ def make_gym(cfg: Any, num_envs: int, render: bool) -> SerialEnvStepper:
         dtype=np.dtype(dtype),
         stack=1,
         frames_per_step=1,
-        goal=goals.goal_spec(envs[0]) if with_goals else None,
+        goal=goals.goal_spec(envs[0]) if goals.goal_sizes(space) else None,
         **facts,
     )
     first_action = int(actions.start) if isinstance(actions, spaces.Discrete) else 0
@@ -236,8 +237,8 @@ def _frame(env_id: str, space: spaces.Space) -> tuple[tuple[int, ...], type, Wri
         if len(space.shape) == 3 and space.dtype == np.uint8:
             height, width, channels = space.shape
             return (channels, height, width), np.uint8, write_channels_first
-    if goals.is_goal_space(space):
-        return (goals.frame_size(space),), np.float32, goals.write_frame
+    if sizes := goals.goal_sizes(space):
+        return (sum(sizes),), np.float32, goals.write_frame
     raise UserError(
         f"env.id={env_id}: its observation space is {_one_line(space)}; "
         "a Box of shape [D], a uint8 Box of shape [H, W, C], a Discrete one, or a Dict of "

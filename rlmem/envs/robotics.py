@@ -4,6 +4,7 @@ import contextlib
 import importlib
 import io
 from types import SimpleNamespace
+from typing import Any
 
 PACKAGE = "gymnasium_robotics"
 
@@ -18,7 +19,7 @@ def register() -> None:
         ImportError: the package or MuJoCo is missing.
     """
     with contextlib.redirect_stderr(io.StringIO()):  # news about other environments
-        utils = importlib.import_module(f"{PACKAGE}.utils.mujoco_utils")
+        utils: Any = importlib.import_module(f"{PACKAGE}.utils.mujoco_utils")
     mujoco = importlib.import_module("mujoco")
     joints = {name: int(kind) for name, kind in mujoco.mjtJoint.__members__.items()}
     utils.mujoco = SimpleNamespace(**{**vars(mujoco), "mjtJoint": SimpleNamespace(**joints)})

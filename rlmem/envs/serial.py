@@ -74,9 +74,9 @@ class SerialEnvStepper:
         truncated = np.zeros(self.spec.num_envs, np.bool_)
         finished = []
         goal, achieved, success = self.spec.goal, None, None
+        outcomes: list[bool | None] = []
         if goal is not None:
             achieved = np.empty((self.spec.num_envs, goal.size), np.float32)
-            outcomes: list[bool | None] = []
         for e, (env, choice) in enumerate(zip(self._envs, self._choices(action), strict=True)):
             raw, reward[e], end, cut, info = env.step(choice)
             self._write(observation[e], raw)

@@ -49,9 +49,11 @@ def _check_spaces(cfg: DictConfig, spec: EnvSpec) -> None:
             "actions, or an env such as env=cartpole"
         )
     if name != "dqn" and not spec.continuous:
+        grid = cfg.env.get("action_levels") is not None
+        works = "env.action_levels=null" if grid else "an env such as env=reacher"
         raise UserError(
             f"agent={name}: its actions are continuous, those of {env} are {spec.num_actions} "
-            "discrete ones; use agent=dqn, or an env such as env=reacher"
+            f"discrete ones; use agent=dqn, or {works}"
         )
     if name != "dqn" and len(shape) != 1:
         raise UserError(

@@ -39,6 +39,27 @@ class Job:
         return (read_summary(self.folder) or {}).get("status") == "finished"
 
 
+def read_definition(folder: Path) -> dict[str, Any]:
+    """What a folder's study.yaml holds.
+
+    Raises:
+        UserError: there is no such study, or its file cannot be read.
+    """
+    path = folder / "study.yaml"
+    try:
+        content = yaml.safe_load(path.read_text())
+    except FileNotFoundError:
+        found = sorted(p.parent.name for p in folder.parent.glob("*/study.yaml"))
+        raise UserError(
+            f"NAME={folder.name}: no such study; there are {', '.join(found) or 'none'}"
+        ) from None
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise UserError(f"{path} cannot be read ({error})") from None
+    if not isinstance(content, dict):
+        raise UserError(f"{path}: needs rows and columns")
+    return content
+
+
 class Study:
     """The definition of a study and its jobs.
 
@@ -50,17 +71,8 @@ class Study:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        try:
-            content = yaml.safe_load((folder / "study.yaml").read_text())
-        except FileNotFoundError:
-            found = sorted(p.parent.name for p in folder.parent.glob("*/study.yaml"))
-            raise UserError(
-                f"NAME={folder.name}: no such study; there are {', '.join(found) or 'none'}"
-            ) from None
-        except (OSError, ValueError, yaml.YAMLError) as error:
-            self._refuse(f"cannot be read ({error})", after=" ")
-        if not isinstance(content, dict) or not {"rows", "columns"} <= content.keys():
+        self.folder, content = folder, read_definition(folder)
+        if not {"rows", "columns"} <= content.keys():
             self._refuse("needs rows and columns")
         if unknown := content.keys() - KEYS:
             self._refuse(f"unknown key {min(map(str, unknown))}")
@@ -83,8 +95,8 @@ class Study:
         if taken := [row for row in self.rows if slug(row) in fifos]:
             self._refuse(f"row {taken[0]} is named like the FIFO of another")
 
-    def _refuse(self, what: str, after: str = ": ") -> NoReturn:
-        raise UserError(f"{self.folder}/study.yaml{after}{what}") from None
+    def _refuse(self, what: str) -> NoReturn:
+        raise UserError(f"{self.folder}/study.yaml: {what}") from None
 
     def _parts(self, name: str, parts: Any, more: set[str]) -> dict[str, dict[str, Any]]:
         if not isinstance(parts, dict) or not parts:

@@ -160,4 +160,8 @@ def test_dqn_is_told_of_levels_where_actions_are_continuous() -> None:
     with pytest.raises(UserError, match=r"env\.action_levels=3"):
         build.build_agent(cfg, spec)
     cfg = compose("train", ["env=reacher", "env.action_levels=3"])
-    assert build.build_agent(cfg, build.build_env(cfg).spec).num_actions == 9
+    spec = build.build_env(cfg).spec
+    assert build.build_agent(cfg, spec).num_actions == 9
+    cfg = compose("train", ["env=reacher", "env.action_levels=3", "agent=ddpg"])
+    with pytest.raises(UserError, match=r"9 discrete ones; .*env\.action_levels=null"):
+        build.build_agent(cfg, spec)

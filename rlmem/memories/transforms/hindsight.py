@@ -49,6 +49,26 @@ class HindsightTransform(ReplayTransform):
 
     Raises:
         ValueError: an argument out of its range.
+
+    Example:
+        >>> import numpy as np
+        >>> from rlmem.memories import (
+        ...     FrameStorage, HindsightTransform, ReplayMemory, RingWriter, UniformSampler)
+        >>> near = lambda achieved, desired: np.abs(achieved - desired).max(1) < 0.05
+        >>> hindsight = HindsightTransform(100, 2, lambda a, d: near(a, d) - 1.0, near)
+        >>> storage = FrameStorage(100, frame_shape=(6,), dtype=np.float32)
+        >>> memory = ReplayMemory(
+        ...     storage, UniformSampler(), RingWriter(), seed=0, transforms=[hindsight])
+        >>> places = np.random.rand(11, 6).astype(np.float32)  # the first two: where it is
+        >>> places[:, 4:] = 2.0  # the goal, out of reach
+        >>> never = np.zeros((10, 1), bool)
+        >>> _ = memory.extend({"observation": places[:-1], "action": np.zeros(10, np.int64),
+        ...     "next": {"observation": places[1:], "achieved_goal": places[1:, :2],
+        ...              "reward": -np.ones((10, 1), np.float32), "terminated": never,
+        ...              "truncated": never}})
+        >>> batch = memory.sample(64)
+        >>> bool((batch["next", "reward"] == 0).any()), storage.footprint()["rewards"]
+        (True, 40)
     """
 
     name = "hindsight"
@@ -126,7 +146,7 @@ class HindsightTransform(ReplayTransform):
 
     def apply(self, batch: TensorDict) -> TensorDict:
         """Replace goals in a batch [B] or [U, B], in place."""
-        index = batch["index"].reshape(-1).numpy()
+        index = as_index(batch["index"].reshape(-1))
         chance, draw = torch.rand((2, len(index)), generator=self._rng, dtype=torch.float64).numpy()
         taken = np.flatnonzero(chance < self.k / (self.k + 1))
         if len(taken):
@@ -149,13 +169,12 @@ class HindsightTransform(ReplayTransform):
     ) -> None:
         """Make `goal` [n, G] that of the rows `taken` [n], which achieved `achieved` [n, G]."""
         size = self.goal_size
-        following = batch["next"]
         frames, after = (
-            d["observation"].view(-1, *self.storage.frame_shape).numpy()
-            for d in (batch, following)
+            batch[key].view(-1, *self.storage.frame_shape).numpy()
+            for key in ("observation", ("next", "observation"))
         )
         columns = ("reward", "terminated", "truncated", "done")
-        reward, terminated, truncated, done = (following[c].view(-1).numpy() for c in columns)
+        reward, terminated, truncated, done = (batch["next", c].view(-1).numpy() for c in columns)
         ended, was_done = terminated[taken], done[taken]
         ends = self.terminated(achieved, goal)
         rows = np.flatnonzero(ended)
