@@ -89,6 +89,7 @@ def _study(name: str, only: str, workers: int) -> int:
         names = ["index.html", "table.md", "results.csv", "summary.csv"]
         names += ["effects.csv"] if report.effects else []
         names += ["controls.csv"] if report.comparisons else []
+        names += ["regression.csv"] if report.regression and report.regression.fits else []
         print(f"written: {study.folder}/{', '.join(names)}, figures/")
     return 1 if failed else 0
 

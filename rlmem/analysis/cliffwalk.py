@@ -171,7 +171,8 @@ def draw(found: dict[str, dict[int, Updates]]) -> "Figure":
         left.legend()
         right.set(xlabel="states n", ylabel="updates, uniform / sampler", ylim=(0, None))
         right.set_title("what a sampler saves")
-        right.legend()
+        if right.lines:
+            right.legend()
     return drawn
 
 

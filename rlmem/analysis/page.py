@@ -13,6 +13,7 @@ import numpy as np
 from rlmem.analysis.cells import Cell
 from rlmem.analysis.controls import controls_html
 from rlmem.analysis.effects_table import effects_html
+from rlmem.analysis.regression_table import regression_html
 from rlmem.analysis.statistics import Estimate
 from rlmem.units import number, readable_bytes, readable_seconds
 
@@ -26,6 +27,7 @@ TITLES = {
     "times": "Time of the memory",
     "improvement": "Probability of improvement, over all environments that two settings share",
     "profiles": "Performance profiles",
+    "regression": "Each run's result over its minibatches' figures",
 }
 NO_OVERRIDE = ("seed=", "hydra", "paths.", "resume=", "hparams_search=", "objective")
 NEWLINE = "\n"
@@ -52,6 +54,7 @@ def write_page(report: "Report", path: Path) -> None:
         _remarks(report),
         _table(cells, environments),
         controls_html(report.comparisons),
+        _regression(report),
         *(_environment(report, env_id) for env_id in environments),
         _across(report),
         "<h2>Settings</h2>",
@@ -170,8 +173,14 @@ def _environment(report: "Report", env_id: str) -> str:
 
 
 def _across(report: "Report") -> str:
-    shown = [_figure(name, svg) for env, name, svg in report.figures if not env]
+    figures = [(name, svg) for env, name, svg in report.figures if not env and name != "regression"]
+    shown = [_figure(name, svg) for name, svg in figures]
     return f"<section><h2>Over all environments</h2>{''.join(shown)}</section>" if shown else ""
+
+
+def _regression(report: "Report") -> str:
+    drawn = [_figure(name, svg) for _, name, svg in report.figures if name == "regression"]
+    return regression_html(report.regression) + "".join(drawn)
 
 
 def _figure(name: str, svg: str) -> str:

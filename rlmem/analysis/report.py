@@ -15,13 +15,15 @@ from rlmem.analysis.controls import Comparison, compare, write_controls
 from rlmem.analysis.csv_files import write_results, write_summary
 from rlmem.analysis.effects_table import write_effects
 from rlmem.analysis.findings import findings_html
+from rlmem.analysis.hypothesis import Regression, regress
+from rlmem.analysis.regression_table import write_regression
 from rlmem.analysis.runs import Collection, collect
 from rlmem.analysis.thresholds import Effects, threshold_effects, threshold_grids
 from rlmem.errors import UserError
 
 OURS = "<title>rlmem: "  # in the head of a page
-KINDS = ("bytes", "curves", "times", "thresholds", "improvement", "profiles")
-NOT_ALWAYS = ("effects.csv", "controls.csv")
+KINDS = ("bytes", "curves", "times", "thresholds", "improvement", "profiles", "regression")
+NOT_ALWAYS = ("effects.csv", "controls.csv", "regression.csv")
 
 
 @dataclass
@@ -33,6 +35,7 @@ class Report:
         findings: HTML that opens the page.
         effects: of the thresholds, for each grid of both.
         comparisons: of settings with their controls.
+        regression: of an outcome on two figures, where one was asked for.
     """
 
     sources: list[str]
@@ -43,6 +46,7 @@ class Report:
     findings: str = ""
     effects: list[Effects] = field(default_factory=list)
     comparisons: list[Comparison] = field(default_factory=list)
+    regression: Regression | None = None
 
 
 def write_report(
@@ -53,10 +57,11 @@ def write_report(
     title: str = "",
     findings: str = "",
     against: Mapping[str, Sequence[str]] | None = None,
+    regression: tuple[str, tuple[str, str]] | None = None,
 ) -> Report:
     """Compare all runs below some folders and write results.csv, summary.csv, figures, index.html.
 
-    A grid of both thresholds adds effects.csv, controls add controls.csv.
+    A grid of both thresholds adds effects.csv, controls controls.csv, a regression regression.csv.
 
     Args:
         folders: of sweeps or runs.
@@ -66,6 +71,7 @@ def write_report(
         title: of the page, before what is counted.
         findings: Markdown that opens the page.
         against: label of a setting -> labels of its controls.
+        regression: outcome, and the two columns of metrics.csv that it is held against.
 
     Raises:
         UserError: a folder is missing, nothing there is a run, or a package is missing.
@@ -97,6 +103,7 @@ def write_report(
     report.findings = findings_html(findings)
     report.effects = _effects(report.cells)
     report.comparisons = compare(report.cells, against or {})
+    report.regression = regress(report.cells, *regression) if regression else None
     _note_uncounted(report)
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -105,8 +112,9 @@ def write_report(
             write_summary(report.cells, Path(fresh) / "summary.csv")
             write_effects(report.effects, Path(fresh) / "effects.csv")
             write_controls(report.comparisons, Path(fresh) / "controls.csv")
+            write_regression(report.regression, Path(fresh) / "regression.csv")
             (Path(fresh) / "figures").mkdir()
-            report.figures = draw(report.cells, Path(fresh) / "figures")
+            report.figures = draw(report.cells, Path(fresh) / "figures", report.regression)
             write_page(report, Path(fresh) / "index.html")
             if page.exists():  # they are of the older report
                 for name in NOT_ALWAYS:
@@ -155,10 +163,13 @@ def _note_uncounted(report: Report) -> None:
             )
 
 
-def draw(cells: Sequence[Cell], folder: Path) -> list[tuple[str, str, str]]:
+def draw(
+    cells: Sequence[Cell], folder: Path, regression: Regression | None = None
+) -> list[tuple[str, str, str]]:
     """Draw and save all figures that the cells give."""
     from rlmem.analysis import figures
     from rlmem.analysis.heatmaps import heatmaps
+    from rlmem.analysis.scatter import scatter
 
     drawn: list[tuple[str, str, str]] = []
 
@@ -186,4 +197,5 @@ def draw(cells: Sequence[Cell], folder: Path) -> list[tuple[str, str, str]]:
             scores.setdefault(cell.label, []).append(normalized)
     keep("", "improvement", figures.improvement(by_label))
     keep("", "profiles", figures.profiles(scores))
+    keep("", "regression", scatter(regression))
     return drawn

@@ -161,6 +161,7 @@ def report_study(study: Study) -> Report | None:
         title=study.title,
         findings=findings.read_text(errors="replace") if findings.is_file() else "",
         against=against if study.controls else {},
+        regression=study.regression,
     )
     columns = {slug(column): (column, list(study.labels(column))) for column in study.columns}
     write_table(report.cells, columns, study.fifos(), study.folder / "table.md")

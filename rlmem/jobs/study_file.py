@@ -9,10 +9,12 @@ from typing import Any, NoReturn
 
 import yaml
 
+from rlmem.analysis.csv_files import NUMBERS
+from rlmem.callbacks.diagnostics import DIAGNOSTICS
 from rlmem.errors import UserError
 from rlmem.jobs.summary import read_summary
 
-KEYS = {"title", "common", "rows", "columns", "fifo", "controls", "first_seed"}
+KEYS = {"title", "common", "rows", "columns", "fifo", "controls", "first_seed", "regression"}
 # What a FIFO beside a row holds as much of: its key, and the run's number that it is set to.
 FIFOS = {
     "bytes": ("memory.budget", "memory_bytes_peak"),
@@ -91,6 +93,7 @@ class Study:
                 if unknown := set(part[key]) - self.rows.keys():
                     self._refuse(f"{column} has {key}: {min(unknown)}, which is no row")
         self.controls = self._controls(content.get("controls"))
+        self.regression = self._regression(content.get("regression"))
         fifos = {slug(fifo) for rows in self.fifos().values() for fifo in rows.values()}
         if taken := [row for row in self.rows if slug(row) in fifos]:
             self._refuse(f"row {taken[0]} is named like the FIFO of another")
@@ -160,6 +163,20 @@ class Study:
         if unknown := [name for name in controls if name not in self.rows]:
             self._refuse(f"controls: {unknown[0]} is no row; there are {'; '.join(self.rows)}")
         return list(dict.fromkeys(controls))
+
+    def _regression(self, value: Any) -> tuple[str, tuple[str, str]] | None:
+        """The outcome, a number of a run's summary, and the two columns it is held against."""
+        if value is None:
+            return None
+        if not isinstance(value, dict) or value.keys() != {"outcome", "of"}:
+            self._refuse(f"regression={value}; a mapping with outcome and of")
+        outcome, of = value["outcome"], value["of"]
+        if outcome not in NUMBERS:
+            self._refuse(f"regression: outcome={outcome}; one of {', '.join(NUMBERS)}")
+        named = isinstance(of, list) and len(of) == 2 and of[0] != of[1]
+        if not named or not all(name in DIAGNOSTICS for name in of):
+            self._refuse(f"regression: of={of}; two of {', '.join(DIAGNOSTICS)}")
+        return outcome, (of[0], of[1])
 
     def seeds(self, column: str, row: str) -> range:
         """Those of a cell: as many as its row or its column asks for, whichever is more."""

@@ -140,11 +140,23 @@ def test_a_crash_goes_on_from_the_last_save(whole: Path, interrupted: Path, tmp_
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("memory", ["none", "cer", "per_rank", "gwr"])
+@pytest.mark.parametrize(
+    "memory",
+    [
+        ["none"],
+        ["cer"],
+        ["per_rank"],
+        ["gwr"],
+        ["medqn_u", "agent.optimizer=rmsprop", "agent.tau=0.1"],
+        ["medqn_r", "memory.consolidation.inner_steps=2"],
+    ],
+    ids=" ".join,
+)
 def test_every_memory_resumes_bit_for_bit(
-    memory: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    memory: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    overrides = [*CARTPOLE[1:], f"memory={memory}", "agent.n_step=2", "env.num_envs=2"]
+    overrides = [*CARTPOLE[1:], f"memory={memory[0]}", *memory[1:], "agent.n_step=2"]
+    overrides += ["env.num_envs=2"]
     overrides += ["agent.train_every=2"]
     run(tmp_path / "whole", *overrides)
     stopped(monkeypatch, 200, tmp_path / "cut", *overrides)
