@@ -24,7 +24,7 @@ from rlmem.analysis.statistics import Estimate
 from rlmem.errors import UserError
 
 LEAST = 10  # runs of a fit
-RESAMPLES = 2000
+RESAMPLES, AT_ONCE = 2000, 200
 ALL, WITHIN = "all environments", "within settings"
 
 
@@ -86,13 +86,13 @@ def regress(cells: Sequence[Cell], outcome: str, of: tuple[str, str]) -> Regress
         parts += [(env, [r for r in rows if r.cell.env_id == env], False) for env in environments]
     for name, part, within in parts:
         settings = len({row.cell.number for row in part})
-        if len(part) < max(LEAST, settings + 4) or settings < 2:
+        if len(part) >= max(LEAST, settings + 4) and settings > 1:
+            found.fits.append(_fit(name, part, within))
+        elif not within:
             found.notes.append(
                 f"{name}: {len(part)} runs of {settings} settings are too few for a fit; it takes "
                 f"{LEAST} of 2, and 4 more than settings"
             )
-        else:
-            found.fits.append(_fit(name, part, within))
     return found
 
 
@@ -147,14 +147,12 @@ def _fit(name: str, rows: Sequence[Row], within: bool) -> Fit:
 
 
 def scaled(values: np.ndarray, env: np.ndarray) -> np.ndarray:
-    """Columns [n, 3] with mean 0 and deviation 1 within each environment (codes [n])."""
-    table = np.empty_like(values)
-    for code in range(env.max() + 1):
-        here = env == code
-        part = values[here] - values[here].mean(0)
-        deviation = part.std(0, ddof=1) if len(part) > 1 else np.zeros(3)
-        table[here] = part / np.where(deviation > 0, deviation, 1.0)
-    return table
+    """Columns [..., n, 3] with mean 0 and deviation 1 within each environment (codes [n])."""
+    same = env[:, None] == env
+    counts = same.sum(1, keepdims=True)
+    table = values - (same / counts) @ values
+    deviation = np.sqrt((same / np.maximum(counts - 1, 1)) @ table**2)
+    return table / np.where(deviation > 0, deviation, 1.0)
 
 
 def mixed_model(table: np.ndarray, setting: np.ndarray) -> tuple[np.ndarray, float]:
@@ -195,30 +193,34 @@ def _within(table: np.ndarray, setting: np.ndarray) -> tuple[np.ndarray, float]:
 
 
 def coefficients(table: np.ndarray, setting: np.ndarray, ratio: float) -> np.ndarray:
-    """Generalised least squares of a model with random intercepts: both coefficients, [2].
+    """Generalised least squares of a model with random intercepts: both coefficients, [..., 2].
 
     Args:
-        table: outcome, first and second, [n, 3].
+        table: outcome, first and second, [..., n, 3].
+        setting: codes [n].
         ratio: variance of the intercepts over that of the runs; infinite: fixed intercepts.
     """
-    counts = np.bincount(setting)
-    share = 1 - 1 / np.sqrt(1 + counts * ratio)
-    columns = np.column_stack([np.ones(len(table)), table])
-    sums = np.stack([np.bincount(setting, column) for column in columns.T], axis=1)
-    columns = columns - (share / counts)[setting, None] * sums[setting]
-    design = columns[:, [0, 2, 3]]
-    return np.linalg.lstsq(design, columns[:, 1], rcond=1e-10)[0][1:]
+    same = setting[:, None] == setting
+    counts = same.sum(1)
+    share = (1 - 1 / np.sqrt(1 + counts * ratio)) / counts
+    partly = np.eye(len(setting)) - share[:, None] * same  # less a share of the setting's mean
+    design = partly @ table
+    outcome = design[..., :1].copy()
+    design[..., 0] = partly.sum(1)
+    turned = np.swapaxes(design, -1, -2)
+    found = np.linalg.pinv(turned @ design, rcond=1e-10, hermitian=True) @ (turned @ outcome)
+    return found[..., 1:, 0]
 
 
 def _resample(values: np.ndarray, env: np.ndarray, setting: np.ndarray, ratio: float) -> np.ndarray:
     """Coefficients [RESAMPLES, 2] of runs that are drawn again within their settings."""
-    rng, found = np.random.default_rng(0), np.empty((RESAMPLES, 2))
+    rng = np.random.default_rng(0)
     order = np.argsort(setting, kind="stable")
     counts = np.bincount(setting)
-    first = np.repeat(np.cumsum(counts) - counts, counts)
-    size = np.repeat(counts, counts)
+    first, size = (np.repeat(part, counts) for part in (np.cumsum(counts) - counts, counts))
     env, setting = env[order], setting[order]
-    for k in range(RESAMPLES):
-        drawn = order[first + rng.integers(size)]
-        found[k] = coefficients(scaled(values[drawn], env), setting, ratio)
-    return found
+    found = []
+    for _ in range(RESAMPLES // AT_ONCE):
+        drawn = order[first + rng.integers(size, size=(AT_ONCE, len(size)))]
+        found.append(coefficients(scaled(values[drawn], env), setting, ratio))
+    return np.concatenate(found)

@@ -297,8 +297,4 @@ def _note(found: Collection) -> None:
 
 def _ended(run: RunData) -> bool:
     by_episodes = isinstance(t := run.config.get("trainer"), dict) and t.get("max_episodes")
-    return (
-        not by_episodes
-        and run.status == "finished"
-        and run.number("env_steps") == run.number("env_steps")
-    )
+    return run.status == "finished" and run.number("env_steps") > 0 and not by_episodes

@@ -32,6 +32,18 @@ def study(tmp_path: Path) -> Study:
     return Study(tmp_path)
 
 
+def test_a_regression_is_an_outcome_and_two_columns(tmp_path: Path) -> None:
+    asked = "\nregression: {outcome: train_return_mean, of: [correlation_count, td_error_mean]}"
+    (tmp_path / "study.yaml").write_text(ROWS + COLUMNS + asked)
+    study = Study(tmp_path)
+    assert study.regression == ("train_return_mean", ("correlation_count", "td_error_mean"))
+    run(study, "per")
+    report = report_study(study)
+    assert report is not None
+    assert report.regression is not None
+    assert "are too few for a fit" in (tmp_path / "index.html").read_text()
+
+
 def run(study: Study, label: str, seed: int = 0, **summary: Any) -> None:
     folder = study.folder / "runs/b" / slug(label) / f"seed{seed}"
     make_run(folder, label.split()[-1], seed, config={"label": label}, **summary)
@@ -67,6 +79,15 @@ def run(study: Study, label: str, seed: int = 0, **summary: Any) -> None:
         ("rows: {a: ''}\ncolumns: {b: {fifo: true}}", "b has an unknown key fifo"),
         ("rows: {a: '', b: ''}\ncolumns: {c: ''}\ncontrols: [d]", "d is no row; there are a; b"),
         ("rows: {a: ''}\ncolumns: {c: ''}\ncontrols: a", "controls=a; a list of rows"),
+        ("rows: {a: ''}\ncolumns: {b: ''}\nregression: loss", "regression=loss; a mapping with out"),
+        (
+            "rows: {a: ''}\ncolumns: {b: ''}\nregression: {outcome: score, of: [loss, weight_min]}",
+            "regression: outcome=score; one of env_steps, eval_return_mean, train_return_mean, ",
+        ),
+        (
+            "rows: {a: ''}\ncolumns: {b: ''}\nregression: {outcome: env_steps, of: [loss, loss]}",
+            "regression: of=['loss', 'loss']; two of loss, td_error_mean, ",
+        ),
         (
             "rows: {a: {fifo: true}, FIFO of the bytes of a: ''}\ncolumns: {b: ''}",
             "is named like the FIFO of another",
