@@ -8,8 +8,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from rlmem.analysis.cells import Cell
-from rlmem.analysis.figures import MIB, STYLE, figure
+from rlmem.analysis.figures import STYLE, figure
 from rlmem.analysis.thresholds import levels, pair, seconds_of
+from rlmem.units import number, readable_bytes
 
 
 @rc_context(STYLE)
@@ -26,13 +27,13 @@ def heatmaps(cells: Sequence[Cell]) -> Figure | None:
     seconds, seconds_name = seconds_of(cells)
     counts = {pair(cell): len(cell.finished) for cell in cells if cell.finished}
     runs = _runs(list(counts.values()))
-    panels: list[tuple[str, Callable[[Cell], float], str]] = [
-        ("return", lambda c: c.return_mean.value if c.return_mean else np.nan, "{:,.4g}"),
-        ("memory [MiB]", lambda c: c.mean("memory_bytes_peak") / MIB, "{:.3g}"),
-        ("entries", lambda c: c.mean("memory_entries"), "{:,.0f}"),
-        (seconds_name, lambda c: c.mean(seconds), "{:,.0f}"),
+    panels: list[tuple[str, Callable[[Cell], float], Callable[[float], str]]] = [
+        ("return", lambda c: c.return_mean.value if c.return_mean else np.nan, number),
+        ("memory", lambda c: c.mean("memory_bytes_peak"), readable_bytes),
+        ("entries", lambda c: c.mean("memory_entries"), "{:,.0f}".format),
+        (seconds_name, lambda c: c.mean(seconds), "{:,.0f}".format),
     ]
-    for at, (title, value, form) in zip(axes.flat, panels, strict=True):
+    for at, (title, value, write) in zip(axes.flat, panels, strict=True):
         table = np.full((len(rows), len(columns)), np.nan)
         texts = [["missing" for _ in columns] for _ in rows]
         for cell in cells:
@@ -40,7 +41,7 @@ def heatmaps(cells: Sequence[Cell]) -> Figure | None:
             i, j = rows.index(a), columns.index(h)
             table[i, j] = value(cell)
             if np.isfinite(table[i, j]):
-                texts[i][j] = form.format(table[i, j])
+                texts[i][j] = write(table[i, j])
                 if len(set(counts.values())) > 1:
                     texts[i][j] += f"\nn={counts[a, h]}"
         _panel(at, table, texts)
@@ -66,6 +67,6 @@ def _panel(at: Axes, table: np.ndarray, texts: list[list[str]]) -> None:
     at.grid(False)
     at.imshow(table, cmap="viridis", aspect="auto", origin="lower")
     middle = np.nanmean([np.nanmin(table), np.nanmax(table)]) if np.isfinite(table).any() else 0
-    for (i, j), number in np.ndenumerate(table):
-        ink = "0.5" if not np.isfinite(number) else "w" if number <= middle else "k"
+    for (i, j), value in np.ndenumerate(table):
+        ink = "0.5" if not np.isfinite(value) else "w" if value <= middle else "k"
         at.text(j, i, texts[i][j], ha="center", va="center", size=8, color=ink)

@@ -107,6 +107,12 @@ def test_what_makes_a_comparison_unclean_is_said(tmp_path: Path) -> None:
     assert "has not ended" in reasons[str(tmp_path / "d")]
 
 
+def test_runs_of_so_many_episodes_may_differ_in_env_steps(tmp_path: Path) -> None:
+    for name, rows in (("a", 20), ("b", 30)):
+        make_run(tmp_path / name, rows=rows, config={"trainer.max_episodes": 300})
+    assert not any("different lengths" in note for note in collect([tmp_path]).notes)
+
+
 def test_jobs_of_a_sweep_that_left_no_run_are_said(tmp_path: Path) -> None:
     make_run(tmp_path / "seed=0")
     (tmp_path / "seed=1").mkdir()

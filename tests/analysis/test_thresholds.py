@@ -199,7 +199,7 @@ def test_the_heatmaps_say_their_seconds_and_how_many_runs_a_pair_has(tmp_path: P
         return [at.get_title() for at in drawn.axes]
 
     (grid,) = make_grid(tmp_path / "a", lambda a, h, s: 100, cpu_seconds=50.0).values()
-    one = ["return", "memory [MiB]", "entries", "CPU seconds"]
+    one = ["return", "memory", "entries", "CPU seconds"]
     assert titles(grid) == [f"{name}, n=1 run a pair" for name in one]
     (grid,) = make_grid(tmp_path / "b", lambda a, h, s: 100, seeds=3).values()
     assert titles(grid)[3] == "wall seconds, mean of n=3 runs"

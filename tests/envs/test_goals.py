@@ -107,7 +107,8 @@ def walk():
 
 @each_env
 def test_a_seed_and_actions_decide_what_is_played(name: str) -> None:
-    cfg = configured(name)
+    limit = [] if name == "bit_flip" else ["env.max_episode_steps=50"]
+    cfg = configured(name, *limit)
     env, other = make_env(cfg, 2), make_env(cfg, 1)
     actions = random_actions(env, 160)
     first = play(env, 5, actions)

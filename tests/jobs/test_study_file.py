@@ -79,7 +79,10 @@ def run(study: Study, label: str, seed: int = 0, **summary: Any) -> None:
         ("rows: {a: ''}\ncolumns: {b: {fifo: true}}", "b has an unknown key fifo"),
         ("rows: {a: '', b: ''}\ncolumns: {c: ''}\ncontrols: [d]", "d is no row; there are a; b"),
         ("rows: {a: ''}\ncolumns: {c: ''}\ncontrols: a", "controls=a; a list of rows"),
-        ("rows: {a: ''}\ncolumns: {b: ''}\nregression: loss", "regression=loss; a mapping with out"),
+        (
+            "rows: {a: ''}\ncolumns: {b: ''}\nregression: loss",
+            "regression=loss; a mapping with out",
+        ),
         (
             "rows: {a: ''}\ncolumns: {b: ''}\nregression: {outcome: score, of: [loss, weight_min]}",
             "regression: outcome=score; one of env_steps, eval_return_mean, train_return_mean, ",
