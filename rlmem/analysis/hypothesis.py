@@ -139,7 +139,7 @@ def _fit(name: str, rows: Sequence[Row], within: bool) -> Fit:
     low, high = np.quantile(apart, [0.025, 0.975])
     n = len(rows)
     first, second = (
-        Estimate(float(b), *map(float, bounds), n)
+        Estimate(float(b), float(bounds[0]), float(bounds[1]), n)
         for b, bounds in zip(beta, intervals, strict=True)
     )
     difference = Estimate(abs(first.value) - abs(second.value), float(low), float(high), n)

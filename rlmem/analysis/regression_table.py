@@ -29,6 +29,8 @@ CAVEATS = (
     "Memories differ in both figures at once, and in more than these. Where settings are few, the "
     "line over all environments rests on few memories; the line within settings asks of runs of "
     "one memory only.",
+    "Both are of the minibatches that each memory drew: prioritized replay draws large TD errors, "
+    "and without replay neighbouring states come together.",
     "The TD error's size depends on the values, and so on the returns: a network that has learned "
     "to score more has larger values to be wrong about.",
     "The intervals of the coefficients take the runs as independent and the model as true; that of "

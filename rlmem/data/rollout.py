@@ -18,7 +18,7 @@ class EvaluationResult:
 
     returns: list[float]  # sum of unclipped rewards of each episode
     lengths: list[int]  # env steps of each episode
-    # Whether each episode's last step reached its goal; None where the env has none or says nothing.
+    # Whether each episode's last step reached its goal; None where the env does not say.
     successes: list[bool] | None = None
 
     @property

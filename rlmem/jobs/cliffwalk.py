@@ -115,7 +115,7 @@ def updates_needed(n: int, name: str, seed: int) -> Result:
         return Result(n, name, seed, _oracle(q, truth), True)
     sampler = _sampler(name, len(memory))
     sampler._rng = torch.Generator().manual_seed(derive_seed(n, seed))
-    sampler.extend(np.arange(len(memory)))
+    sampler.extend(torch.arange(len(memory)))
     columns = memory.state, memory.action, memory.following, memory.reward
     fixed = type(sampler) is UniformSampler
     storage: Any = memory  # of which a sampler asks no more than its length
@@ -125,7 +125,7 @@ def updates_needed(n: int, name: str, seed: int) -> Result:
         made, close, error = learn(q, truth, *columns, index.numpy())
         updates += made
         if not fixed:
-            sampler.update_priority(index, np.array([error]))
+            sampler.update_priority(index, torch.tensor([error], dtype=torch.float64))
     return Result(n, name, seed, updates, close)
 
 
@@ -216,18 +216,28 @@ def run_cliffwalk(folder: Path, only: Sequence[str], workers: int) -> None:
     path = folder / "results.csv"
     results = read_results(path)
     jobs = list(study.missing(only or study.samplers, results)) if workers else []
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    context = multiprocessing.get_context("spawn")
-    if jobs:
-        with ProcessPoolExecutor(workers, mp_context=context, initializer=_one_thread) as pool:
-            futures = [pool.submit(updates_needed, *job) for job in jobs]
-            for count, future in enumerate(as_completed(futures), start=1):
-                result = future.result()
-                results.append(result)
-                write_results(results, path)
-                print(f"{count}/{len(jobs)}: {result.sentence}", flush=True)
+    for count, result in enumerate(_run_all(jobs, workers), start=1):
+        results.append(result)
+        write_results(results, path)
+        print(f"{count}/{len(jobs)}: {result.sentence}", flush=True)
     if results:
         write_cliffwalk(folder, study.title, results)
+
+
+def _run_all(jobs: Sequence[tuple], workers: int) -> Iterator[Result]:
+    """Results as they come."""
+    workers = min(workers, len(jobs))
+    if workers < 2:
+        yield from (updates_needed(*job) for job in jobs)
+        return
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers, mp_context=context, initializer=_one_thread) as pool:
+        try:
+            for future in as_completed([pool.submit(updates_needed, *job) for job in jobs]):
+                yield future.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def _one_thread() -> None:
