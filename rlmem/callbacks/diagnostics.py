@@ -90,10 +90,9 @@ class ReplayDiagnostics(lightning.Callback, MemoryObserver):
     def __init__(self, memory: ReplayMemory) -> None:
         self.memory = memory
         memory.observers.append(self)
-        self._written = np.empty(0, np.int64)  # number of the slot's last transition; -1: unknown
-        self._drawn = np.empty(
-            0, np.int32
-        )  # the minibatch that drew the item last, from 1; 0: none
+        # Of each slot: the number of its last transition, -1: unknown; the minibatch that drew its
+        # item last, from 1, 0: none did.
+        self._written, self._drawn = np.empty(0, np.int64), np.empty(0, np.int32)
         self._used = 0  # slots
         self._minibatches = 0
         self._newest: tuple[dict[str, torch.Tensor], TensorDict] | None = None
@@ -155,12 +154,10 @@ class ReplayDiagnostics(lightning.Callback, MemoryObserver):
         if self._newest is None:
             return
         (outputs, batch), self._newest = self._newest, None
-        weight = batch["weight"][-1]
+        weight, td_errors = batch["weight"][-1], summarize_td_errors(outputs["td_error"][-1])
         self._values = {
             "loss": float(outputs["loss"][-1]),
-            **dict(
-                zip(DIAGNOSTICS[1:5], summarize_td_errors(outputs["td_error"][-1]), strict=True)
-            ),
+            **dict(zip(DIAGNOSTICS[1:5], td_errors, strict=True)),
             "correlation_count": correlation_count(batch["observation"][-1]),
             "weight_min": float(weight.min()),
             "effective_sample_size": effective_sample_size(weight),

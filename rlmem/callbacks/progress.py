@@ -111,6 +111,11 @@ def summary_table(summary: dict[str, Any]) -> str:
             f"return, {summary['eval_episodes']} evaluation episodes",
             f"{number('eval_return_mean')} +- {number('eval_return_std')}",
         ),
+        *(
+            [("success rate", number("eval_success_rate", ".2f"))]
+            if summary.get("eval_success_rate") is not None
+            else []
+        ),
         ("human-normalised score", number("human_normalized_score", ".3f")),
         ("memory", readable_bytes(summary["memory_bytes"])),
         *(

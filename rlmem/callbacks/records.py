@@ -198,6 +198,7 @@ class Recorder(lightning.Callback):
             "env_steps": steps,
             "eval_return_mean": result.mean,
             "eval_return_std": result.std,
+            **({} if result.successes is None else {"eval_success_rate": result.success_rate}),
         }
         for logger in self.loggers:
             logger.log(row)

@@ -114,6 +114,13 @@ def test_the_experiment_is_the_papers_setting() -> None:
     assert cfg.trainer.max_env_steps == 5000 * cfg.env.bits
 
 
+@pytest.mark.parametrize("name", ["her_point_maze", "her_fetch_reach"])
+def test_the_robots_experiments_are_built_with_and_without_hindsight(name: str) -> None:
+    pytest.importorskip("gymnasium_robotics")
+    for memory in ("her", "uniform"):
+        built(f"experiment={name}", f"memory={memory}")
+
+
 def built(*overrides: str) -> None:
     """What a run does before it starts."""
     cfg = compose("train", overrides)

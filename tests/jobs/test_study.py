@@ -124,7 +124,7 @@ def test_unknown_names_are_one_line_with_what_there_is(
     assert _study(str(tmp_path), "Pong", 1) == 2
     assert "no such column; there are CartPole, Acrobot" in capsys.readouterr().err
     assert _study("no_such_study", "", 1) == 2
-    assert "no such study; there are gwrr_paper, " in capsys.readouterr().err
+    assert "no such study; there are bit_flip, " in capsys.readouterr().err
 
 
 @pytest.mark.slow
