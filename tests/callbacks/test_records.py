@@ -13,7 +13,8 @@ from tests.jobs.helpers import rows_of, summary_of
 SUMMARY_KEYS = {
     *("status", "error", "agent", "memory", "env_id", "seed", "env_steps", "frames"),
     *("grad_steps", "episodes", "train_return_mean", "eval_return_mean", "eval_return_std"),
-    *("eval_episodes", "human_normalized_score", "memory_bytes", "memory_bytes_peak"),
+    *("eval_episodes", "eval_success_rate", "human_normalized_score"),
+    *("memory_bytes", "memory_bytes_peak"),
     *("memory_components", "memory_budget", "memory_entries", "transitions_seen"),
     "bytes_per_transition",
     *("peak_rss_bytes", "env_steps_per_second", "wall_seconds", "cpu_seconds"),
