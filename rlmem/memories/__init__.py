@@ -22,15 +22,20 @@ from rlmem.memories.storages.dense import DenseStorage
 from rlmem.memories.storages.frames import FrameStorage
 from rlmem.memories.storages.map import MapStorage
 from rlmem.memories.transforms.hindsight import HindsightTransform
+from rlmem.memories.transforms.consolidation import BoundedStates, Consolidation, StoredStates
+from rlmem.memories.transforms.hindsight import HindsightTransform
 from rlmem.memories.writers.gwr import GWRWriter
 from rlmem.memories.writers.ring import RingWriter
 
 __all__ = [
+    "BoundedStates",
     "CombinedSampler",
     "CompressedFrameStorage",
+    "Consolidation",
     "DenseStorage",
     "FrameStorage",
     "GWRWriter",
+    "HindsightTransform",
     "HindsightTransform",
     "Identity",
     "LatestSampler",
@@ -42,6 +47,7 @@ __all__ = [
     "RankSampler",
     "ReplayMemory",
     "RingWriter",
+    "StoredStates",
     "UniformEdgeSampler",
     "UniformSampler",
     "VisitSampler",
