@@ -21,7 +21,6 @@ from rlmem.memories.storages.compressed import CompressedFrameStorage
 from rlmem.memories.storages.dense import DenseStorage
 from rlmem.memories.storages.frames import FrameStorage
 from rlmem.memories.storages.map import MapStorage
-from rlmem.memories.transforms.hindsight import HindsightTransform
 from rlmem.memories.transforms.consolidation import BoundedStates, Consolidation, StoredStates
 from rlmem.memories.transforms.hindsight import HindsightTransform
 from rlmem.memories.writers.gwr import GWRWriter
@@ -35,7 +34,6 @@ __all__ = [
     "DenseStorage",
     "FrameStorage",
     "GWRWriter",
-    "HindsightTransform",
     "HindsightTransform",
     "Identity",
     "LatestSampler",
