@@ -29,18 +29,20 @@ from rlmem.config.agents import (
     DQNConfig,
     QNetworkConfig,
 )
+from rlmem.config.memories import (
+    GwrMemoryConfig,
+    HerMemoryConfig,
+    MemmapStorageConfig,
+    PrioritizedSamplerConfig,
+    RankSamplerConfig,
+)
 from rlmem.config.schema import (
     CONF_DIR,
     AtariEnvConfig,
     BitFlipEnvConfig,
-    GwrMemoryConfig,
     GymEnvConfig,
-    HerMemoryConfig,
-    MemmapStorageConfig,
     MinatarEnvConfig,
     MujocoEnvConfig,
-    PrioritizedSamplerConfig,
-    RankSamplerConfig,
 )
 
 _EXAMPLES = {
