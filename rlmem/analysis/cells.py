@@ -1,5 +1,6 @@
 """Grouping runs into cells: one environment, one setting, several seeds."""
 
+import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -153,7 +154,7 @@ def _settings(run: RunData) -> dict[str, Any]:
 def make_cells(runs: Sequence[RunData]) -> list[Cell]:
     """Cells of all environments, in the order of their names; each run is in one."""
     cells: list[Cell] = []
-    for env_id in sorted({run.env_id for run in runs}):
+    for env_id in sorted({run.env_id for run in runs}, key=_by_number):
         cells += _cells_of([run for run in runs if run.env_id == env_id], len(cells))
     return cells
 
@@ -203,6 +204,11 @@ def _natural(value: Any) -> tuple[int, float, str]:
         return 0, parse_bytes(value), ""
     except ValueError:
         return 1, 0, str(value)
+
+
+def _by_number(name: str) -> list[tuple[str, int]]:
+    """A key that sorts names with numbers in them: `bits=5` before `bits=15`."""
+    return [(text, int(part or 0)) for text, part in re.findall(r"(\D*)(\d*)", name)]
 
 
 def distinctions(runs: Sequence[RunData]) -> list[dict[str, Any]]:

@@ -46,10 +46,11 @@ class RunData:
 
     @property
     def env_id(self) -> str:
-        if "env_id" in self.summary:
-            return str(self.summary["env_id"])
-        env = self.config["env"]
-        return str(env.get("id") or env.get("name"))
+        """The environment's name, and its own arguments: with others it is another task."""
+        env = self.config.get("env") or {}
+        name = str(self.summary.get("env_id") or env.get("id") or env.get("name"))
+        own = env.get("kwargs") or {}
+        return ", ".join([name, *(f"{key}={value}" for key, value in own.items())])
 
     @property
     def seed(self) -> int:

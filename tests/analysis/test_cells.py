@@ -133,3 +133,11 @@ def test_an_outsider_with_a_memorys_name_changes_no_label_of_ours(tmp_path: Path
     (tmp_path / "x.csv").write_text("env_steps,return,bytes,seed,label\n1000,5,10,0,uniform\n")
     cells = make_cells(collect([tmp_path], [tmp_path / "x.csv"]).runs)
     assert [cell.label for cell in cells] == ["per", "uniform", "uniform (x.csv)"]
+
+
+def test_an_environment_with_other_arguments_is_another_one(tmp_path: Path) -> None:
+    for bits in (15, 5):
+        env = {"name": "bit_flip", "kwargs": {"bits": bits}}
+        make_run(tmp_path / f"r{bits}", "her", 0, config={"env": env, "label": "HER"})
+    cells = make_cells(collect([tmp_path]).runs)
+    assert [cell.env_id for cell in cells] == ["CartPole-v1, bits=5", "CartPole-v1, bits=15"]
