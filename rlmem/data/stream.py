@@ -40,9 +40,7 @@ class StreamConfig:
     reseed_every: int
     reward_clip: bool
     max_episodes: int | None = None  # episodes after which the run is over as well
-    terminal_reward: float | None = (
-        None  # of a transition that terminates, unclipped; None: the env's
-    )
+    terminal_reward: float | None = None  # of a termination, unclipped; None: the env's
 
 
 def derive_seed(*parts: int) -> int:
