@@ -15,6 +15,7 @@ from rlmem.errors import UserError
 from rlmem.jobs.summary import read_summary
 
 KEYS = {"title", "common", "rows", "columns", "fifo", "controls", "first_seed", "regression"}
+OF_MEMORY = re.compile(r"[~+]*(memory|threshold)\b")  # overrides that a FIFO beside does without
 # What a FIFO beside a row holds as much of: its key, and the run's number that it is set to.
 FIFOS = {
     "bytes": ("memory.budget", "memory_bytes_peak"),
@@ -186,13 +187,13 @@ class Study:
     def jobs(self, column: str) -> list[Job]:
         """Those of a column that need no other job's result, seed by seed."""
         return [
-            self._job(column, row, seed, [*self.rows[row]["overrides"], *self._tuned(column, row)])
+            self._job(column, row, seed, self._setting(column, row))
             for row, seed in self._cells(column)
         ]
 
-    def _tuned(self, column: str, row: str) -> list[str]:
-        """What a column says of one row."""
-        return self.columns[column]["rows"].get(row, [])
+    def _setting(self, column: str, row: str) -> list[str]:
+        """A row's overrides, and then what a column says of it."""
+        return [*self.rows[row]["overrides"], *self.columns[column]["rows"].get(row, [])]
 
     def _cells(self, column: str) -> list[tuple[str, int]]:
         """Rows and seeds of a column, the first seed of all rows first."""
@@ -201,15 +202,17 @@ class Study:
         return sorted(cells, key=lambda cell: cell[1])
 
     def fifo_jobs(self, column: str) -> Iterator[Job]:
-        """FIFOs of the same bytes or entries beside each finished run of the rows that ask."""
+        """FIFOs of the same bytes or entries beside each finished run of the rows that ask: the
+        same but for the memory and its thresholds."""
         for row, seed in self._cells(column):
             beside = read_summary(self._job(column, row, seed, ()).folder) or {}
             if beside.get("status") != "finished":
                 continue
+            kept = [each for each in self._setting(column, row) if not OF_MEMORY.match(each)]
             for kind in self.rows[row]["fifo"]:
                 key, number = FIFOS[kind]
                 size = f"{key}={beside[number]}"
-                yield self._job(column, fifo_of(row, kind), seed, self.fifo, size)
+                yield self._job(column, fifo_of(row, kind), seed, [*kept, *self.fifo], size)
 
     def finished(self, column: str, label: str) -> int:
         """How many runs of a line of the table are done."""

@@ -164,6 +164,19 @@ def test_each_fifo_has_a_label_and_stands_below_its_row(study: Study) -> None:
     ]
 
 
+def test_a_fifo_differs_from_its_row_in_the_memory_only(tmp_path: Path) -> None:
+    gwr = "memory=gwr threshold.activation=0.5 memory/sampler=uniform agent.lr=0.1"
+    columns = "columns: {b: {overrides: env=acrobot, rows: {gwr: agent.lr=0.2 +memory.phi=0.1}}}"
+    rows = f"fifo: memory=uniform\nrows: {{gwr: {{overrides: {gwr}, fifo: bytes}}}}\n"
+    (tmp_path / "study.yaml").write_text(rows + columns)
+    study = Study(tmp_path)
+    run(study, "gwr", size=4321)
+    (job,) = study.fifo_jobs("b")
+    assert job.overrides[:4] == ("env=acrobot", "agent.lr=0.1", "agent.lr=0.2", "memory=uniform")
+    cfg = compose("train", list(job.overrides))
+    assert (cfg.agent.lr, cfg.memory.name, cfg.memory.budget) == (0.2, "uniform", 4321)
+
+
 def test_fifos_hold_what_the_finished_run_beside_them_held(study: Study) -> None:
     run(study, "gwr", size=4321, memory_entries=99)
     run(study, "gwr", seed=1, status="interrupted")
