@@ -1,6 +1,7 @@
 """memory.budget: all bytes counted, never passed, the oldest transitions go."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -72,6 +73,36 @@ def test_the_budget_is_filled_and_never_passed(kind: str, sampler: str) -> None:
         memory.check_valid()
     assert 0.9 * budget < most <= budget
     assert len(memory) > 0.8 * most / (3300 if kind == "dense" else 520)
+
+
+@pytest.mark.parametrize("cut", [80, 250, 290])
+@pytest.mark.parametrize("kind", [*KINDS, "map", "exemplars"])
+def test_a_loaded_memory_evicts_what_the_saved_one_does(
+    kind: str, cut: int, tmp_path: Path
+) -> None:
+    # The rings and their holes fill up, empty and fill again as frames compress well or badly.
+    maps = ["memory.prototype=exemplar"] if kind == "exemplars" else []
+    which = "map" if kind in ("map", "exemplars") else kind
+    budget = 800_000 if kind == "exemplars" else 400_000
+    memories = [limited(budget, which, more=maps) for _ in range(2)]
+    rng = np.random.default_rng(0)
+    most = 0
+    for number in range(400):
+        change = (0.05, 0.5, 0.02, 0.2)[number // 100]
+        block = RandomEnvs(rng, FRAME, np.uint8, 2, 0.02, change).block(20)
+        for memory in memories:
+            memory.extend(block)
+        drawn = [memory.sample(8) for memory in memories]
+        assert torch.equal(drawn[0]["index"], drawn[1]["index"])
+        assert torch.equal(drawn[0]["observation"], drawn[1]["observation"])
+        assert held(memories[0]) == held(memories[1])
+        most = max(most, held(memories[0]))
+        if number == cut:
+            memories[1].save(tmp_path)
+            memories[1] = limited(budget, which, more=maps)
+            memories[1].load(tmp_path)
+            memories[1].check_valid()
+    assert most > 0.9 * budget
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -233,13 +233,12 @@ def test_a_state_of_another_kind_is_refused_before_anything_is_lost(
     assert_close(everything(other), before)
 
 
-def test_a_state_that_names_no_kind_is_read(saved: tuple[RingStorage, Path]) -> None:
+def test_a_state_of_another_version_is_refused(saved: tuple[RingStorage, Path]) -> None:
     storage, _ = saved
-    state = dict(storage.state_dict())
-    del state["kind"]
-    fresh = make("compressed", **options_of(storage))
-    fresh.load_state_dict(state)
-    assert_close(everything(fresh), everything(storage))
+    before = everything(storage)
+    with pytest.raises(ValueError, match="of another version of rlmem"):
+        storage.load_state_dict({**storage.state_dict(), "format": 1})
+    assert_close(everything(storage), before)
 
 
 def test_what_was_never_used_is_not_touched_by_loading_or_projecting() -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from numba import njit
 
 from rlmem.memories.lazy import can_give_back, give_back, lazy_zeros
+from rlmem.memories.serialize import State
 
 SEGMENT = 16 * 1024  # bytes
 RECORD = 16  # bytes of a segment's numbers in the lists beside
@@ -122,6 +123,24 @@ def _gather(blobs: Any, segments: np.ndarray, following: np.ndarray, out: np.nda
             segment, offset = following[segment], 0
 
 
+@njit(cache=True)
+def _restore(
+    data: np.ndarray, blobs: Any, segments: np.ndarray, following: np.ndarray, held: np.ndarray
+) -> None:
+    size, at = segments.shape[1], 0
+    for i in range(len(blobs)):
+        segment, offset, left = blobs[i].segment, blobs[i].offset, blobs[i].size
+        while True:
+            count = min(left, size - offset)
+            segments[segment, offset : offset + count] = data[at : at + count]
+            held[segment] += 1
+            at += count
+            left -= count
+            if left == 0:
+                break
+            segment, offset = following[segment], 0
+
+
 class Arena:
     """Byte strings in segments.
 
@@ -130,7 +149,9 @@ class Arena:
     """
 
     def __init__(self, limit: int) -> None:
-        count = -(-limit // SEGMENT) + 1
+        self._allocate(-(-limit // SEGMENT) + 1)
+
+    def _allocate(self, count: int) -> None:
         self._segments = lazy_zeros((count, SEGMENT), np.uint8, least=0)
         self._following = lazy_zeros((count,), np.int32)
         self._held = lazy_zeros((count,), np.int32)  # strings that touch the segment
@@ -205,6 +226,35 @@ class Arena:
     def clear(self) -> None:
         """Let go of everything."""
         self._state[:] = 0, 0, -1, 0, 0
+
+    def state_dict(self) -> State:
+        """How the segments are used, without what they hold: `gather` gives that."""
+        touched, free, _, _, returned = self._state
+        return {
+            "arena.state": self._state.copy(),
+            "arena.following": self._following[:touched].copy(),
+            "arena.free": self._free[:free].copy(),
+            "arena.returned": self._returned[:returned].copy(),
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        """Take over how segments were used; `restore` then brings the strings.
+
+        So a loaded arena has the free room and the holes of the saved one: under a budget, what is
+        evicted next hangs on both.
+        """
+        touched, free, _, _, returned = saved = np.array(state["arena.state"])
+        if touched > len(self._held):  # it may pass a budget until it shrinks
+            self._allocate(int(touched))
+        self._state[:] = saved
+        self._held[:touched] = 0
+        self._following[:touched] = state["arena.following"]
+        self._free[:free] = state["arena.free"]
+        self._returned[:returned] = state["arena.returned"]
+
+    def restore(self, blobs: np.ndarray, data: np.ndarray) -> None:
+        """Put strings (uint8, one after the other) where they lay, BLOB [n]."""
+        _restore(data, blobs, self._segments, self._following, self._held)
 
     @property
     def nbytes(self) -> int:

@@ -82,6 +82,7 @@ class CompressedFrameStorage(RingStorage):
         worst = self._max_chunks * (self.chunk * self._longest + 64)
         self._arena = Arena(worst if self.budget is None else min(worst, self.budget + SEGMENT))
         self._packer = Packer(level)
+        self._layout = np.empty(0, BLOB)  # of full chunks that are being loaded, the oldest first
 
     kind = "compressed"
 
@@ -200,10 +201,13 @@ class CompressedFrameStorage(RingStorage):
         return self._arena.gather(self._blobs[chunks])
 
     def _load_chunk_data(self, chunks: np.ndarray, sizes: np.ndarray, data: np.ndarray) -> None:
-        at = 0
-        for chunk, size in zip(chunks.tolist(), sizes.tolist(), strict=True):
-            self._blobs[chunk : chunk + 1] = self._arena.put(np.array(data[at : at + size]))
-            at += size
+        blobs, self._layout = np.split(self._layout, [len(chunks)])
+        self._arena.restore(blobs, np.ascontiguousarray(data))
+        self._blobs[chunks] = blobs
+
+    def _import_layout(self, state: State) -> None:
+        self._arena.load_state_dict(state)
+        self._layout = np.array(state["blobs"])
 
     def _export_open(self) -> dict[str, np.ndarray]:
         ends = self._ends
@@ -220,6 +224,8 @@ class CompressedFrameStorage(RingStorage):
             "references": self._references[: self._known[0]],
             "open_ends": ends,
             "open_streams": np.concatenate(streams),
+            "blobs": self._blobs[RingLog(self).full()],
+            **self._arena.state_dict(),
         }
 
     def _import_open(self, state: State) -> None:
@@ -234,10 +240,6 @@ class CompressedFrameStorage(RingStorage):
                 count = int(self._ends[size][env])
                 array[env, :count] = streams[at : at + count]
                 at += count
-
-    def _expect(self, size: int) -> None:
-        if size > self._arena.limit:  # what is loaded may pass the budget until it shrinks
-            self._arena = Arena(size)
 
     def _empty(self) -> None:
         used = int(self._ring["chunks"][0])

@@ -76,9 +76,7 @@ class ExemplarStore:
             self._ends,
         )
         stream = codec.open_stream(0, self._heads, self._values, self._ends)
-        self._enter(node, self._packer.pack(stream))
-
-    def _enter(self, node: int, string: np.ndarray) -> None:
+        string = self._packer.pack(stream)
         self._blobs[node : node + 1] = self._arena.put(string)
         self.size_held += len(string)
         self._mark = max(self._mark, node + 1)
@@ -152,12 +150,13 @@ class ExemplarStore:
         self.size_held = self._mark = 0
 
     def state_dict(self, nodes: int) -> State:
-        """Strings of the first `nodes` nodes and the references."""
+        """Strings of the first `nodes` nodes, how they lie, and the references."""
         blobs = self._blobs[:nodes]
         return {
-            "exemplars.sizes": blobs["size"].copy(),
+            "exemplars.blobs": blobs.copy(),
             "exemplars.data": self._arena.gather(blobs),
             "exemplars.references": self._references[: self._known[0]],
+            **self._arena.state_dict(),
         }
 
     def load_state_dict(self, state: State) -> None:
@@ -166,11 +165,12 @@ class ExemplarStore:
         references = state["exemplars.references"]
         self._known[0] = len(references)
         self._references[: len(references)] = references
-        at, data = 0, np.asarray(state["exemplars.data"])
-        for node, size in enumerate(np.asarray(state["exemplars.sizes"]).tolist()):
-            if size:
-                self._enter(node, np.array(data[at : at + size]))
-                at += size
+        blobs = np.array(state["exemplars.blobs"])
+        self._blobs[: len(blobs)], self._mark = blobs, len(blobs)
+        self.size_held = int(blobs["size"].sum())
+        self._arena.load_state_dict(state)
+        held = blobs[blobs["size"] > 0]
+        self._arena.restore(held, np.ascontiguousarray(state["exemplars.data"]))
 
     def check_valid(self, live: np.ndarray) -> None:
         """Exactly the live nodes (int [n]) have an observation; the arena holds nothing else."""

@@ -16,7 +16,7 @@ from rlmem.memories.storages.map_records import (
     columns,
 )
 
-FORMAT = 2  # of a saved map
+FORMAT = 3  # of a saved map
 _BY_NODE = ("prototypes", "tails", "contexts", "alive", "terminal", "stamps")
 
 
@@ -68,7 +68,7 @@ def check_state(state: State, m: MapArrays, exemplars: ExemplarStore | None) -> 
             )
     if len(state["heads"]) != len(m.heads) or state["actions"].shape[1:] != m.actions.shape[1:]:
         raise UserError("the saved map has keys or actions of other dimensions")
-    if ("exemplars.sizes" in state) != (exemplars is not None):
+    if ("exemplars.blobs" in state) != (exemplars is not None):
         raise UserError("memory.prototype: the saved map has the other kind")
 
 

@@ -191,5 +191,5 @@ class RingFrames(ReplayStorage):
     def _import_open(self, state: State) -> None:
         raise NotImplementedError
 
-    def _expect(self, size: int) -> None:
-        """Be ready for `_chunk_data` of so many bytes, from empty."""
+    def _import_layout(self, state: State) -> None:
+        """Take over how `_chunk_data` lay, before it comes."""

@@ -20,6 +20,7 @@ from rlmem.memories.storages import ring_kernels as kernels
 if TYPE_CHECKING:
     from rlmem.memories.storages.ring import RingStorage
 
+FORMAT = 2  # of a saved ring
 PIECE = 2**25  # bytes of a piece, about
 SAVED_ROW = np.dtype(
     [
@@ -87,7 +88,9 @@ class RingLog:
         first_chunk = 0 if since is None else int(np.searchsorted(numbers, since["closed"]))
         state: dict[str, Any] = {name: int(r[name]) for name in RING_FIELDS}
         state |= {
+            "format": FORMAT,
             "closed": int(r["closed"]),
+            "touched_chunks": int(r["chunks"]),
             "oldest_chunk": int(numbers[0]) if len(numbers) else int(r["closed"]),
             "chunk": storage.chunk,
             "kind": storage.kind,
@@ -176,11 +179,13 @@ class RingLog:
         """Whether a state fits.
 
         Raises:
-            ValueError: it is of other frames, environments, another kind of storage or a larger
-                memory.
+            ValueError: it is of other frames, environments, another kind of storage, a larger
+                memory or another version.
         """
         storage = self.storage
-        if state.get("kind", storage.kind) != storage.kind:
+        if state.get("format") != FORMAT:
+            raise ValueError("the saved memory is of another version of rlmem; train it anew")
+        if state["kind"] != storage.kind:
             raise ValueError(
                 f"the saved memory is a storage of kind {state['kind']}, this one {storage.kind}"
             )
@@ -213,11 +218,8 @@ class RingLog:
         for name in (*RING_FIELDS, "closed"):
             r[name] = state[name]
         chains = np.array(state["chains"])
-        ranges = pieces(state, "chunks")
-        storage._expect(
-            sum(int(state[f"chunks-{a}-{b}"]["size"].sum(dtype=np.int64)) for a, b in ranges)
-        )
-        for start, end in ranges:
+        storage._import_layout(state)
+        for start, end in pieces(state, "chunks"):
             self._load_chunks(state, start, end, chains["first"])
         self._open_chunks(chains)
         count = int(r["chunks"])
@@ -245,6 +247,7 @@ class RingLog:
         for start, end in pieces(state, "rows"):
             self._load_rows(state, start, end, places)
         kernels.relink(storage._ring, storage._rows, storage._chunks, storage.chunk, own)
+        self._free_chunks(int(state["touched_chunks"]))
         storage._import_open(state)
 
     def _load_chunks(self, state: State, start: int, end: int, oldest: np.ndarray) -> None:
@@ -272,6 +275,18 @@ class RingLog:
             chunk = int(storage._ring["chunks"][0])
             storage._chunks[chunk] = (-1, env, chains["chunks"][env] - 1, -1)
             storage._ring["chunks"][0] += 1
+
+    def _free_chunks(self, touched: int) -> None:
+        """Chunk places that were free when the state was saved are free again: under a budget,
+        what is evicted next hangs on them. One that is too small for them goes without."""
+        storage = self.storage
+        r = storage._ring[0]
+        held = int(r["chunks"])
+        spare = min(touched, storage._max_chunks) - held
+        if storage.budget is not None:
+            spare = min(spare, max(0, storage.budget - storage.nbytes) // storage._chunk_bytes)
+        storage._free[:spare] = np.arange(held, held + spare)
+        r["free"], r["chunks"] = spare, held + spare
 
     def _load_rows(self, state: State, start: int, end: int, places: Any) -> None:
         storage = self.storage
