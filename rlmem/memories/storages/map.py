@@ -41,6 +41,7 @@ from rlmem.memories.storages.map_records import (
     TOUCHED,
     clear,
     empty_map,
+    first_coordinates,
     reserve,
 )
 from rlmem.memories.storages.map_state import check_state, fill_map, read_map
@@ -186,7 +187,8 @@ class MapStorage(ReplayStorage):
 
     def node_keys(self, nodes: np.ndarray) -> np.ndarray:
         """Where live nodes (int [n]) lie in the space of distances, float32 [n, d]."""
-        return np.concatenate([self.arrays.heads[:, nodes].T, self.arrays.tails[nodes]], axis=1)
+        nodes = np.asarray(nodes)
+        return np.concatenate([first_coordinates(self.arrays, nodes), self.arrays.tails[nodes]], 1)
 
     def node_contexts(self, nodes: np.ndarray) -> np.ndarray:
         """Context vectors of live nodes (int [n]), float32 [n, K, d]."""

@@ -32,7 +32,7 @@ _EDGE_BYTES = EDGE.itemsize + 4  # with its place in the log of touched edges
 
 def record_bytes(m: MapArrays, nodes: int, links: int, edges: int) -> dict[str, int]:
     """Component -> bytes of so many records; of exemplars, only where they lie."""
-    dims, depth = m.heads.shape[0] + m.tails.shape[1], len(m.contexts) // len(m.alive)
+    dims, depth = m.heads.shape[1] + m.tails.shape[1], len(m.contexts) // len(m.alive)
     prototype = m.prototypes.strides[0] if len(m.prototypes) else 0
     prototype += BLOB.itemsize if len(m.removed) else 0
     state = NODE.itemsize + 1 + (len(m.terminal) > 0) + 8 * (len(m.stamps) > 0)

@@ -18,6 +18,7 @@ from rlmem.memories.storages.map_records import (
     REMOVED,
     TOUCHED,
     MapArrays,
+    first_coordinates,
 )
 
 
@@ -40,7 +41,7 @@ def check_map(m: MapArrays) -> None:
     live = alive == LIVE
     depth, dims = len(m.contexts) // len(m.alive), m.contexts.shape[1]
     contexts = m.contexts[: len(nodes) * depth].reshape(len(nodes), depth * dims)
-    for place in (m.heads[:, : len(nodes)].T, m.tails[: len(nodes)], contexts):
+    for place in (first_coordinates(m, np.arange(len(nodes))), m.tails[: len(nodes)], contexts):
         assert np.isfinite(place[live]).all(), "a key or context is not finite"
     habituation = nodes["habituation"][live]
     assert ((habituation > 0) & (habituation <= 1)).all(), "a habituation is outside (0, 1]"

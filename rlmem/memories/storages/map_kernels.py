@@ -40,6 +40,7 @@ from rlmem.memories.storages.map_records import (
 
 # Reassociation lets the compiler sum in vector lanes; infinities keep their meaning.
 _SUMS = {"reassoc", "contract", "nsz"}
+_PART = 32  # further coordinates that are looked at before all
 _GUESSES = 4  # links and edges of the node before that are tried first
 # Factors on squared distances that serve as bounds.
 _ROUNDING = 1.0 + 1e-5  # float32 sums in another order differ by less
@@ -220,9 +221,9 @@ def _insert(m, search, x, z, contexts, row):
     n = m.nodes[node]
     n.habituation, n.firings, n.merges = 1.0, 0, 0
     n.link, n.out, n.into = -1, -1, -1
-    width = m.heads.shape[0]
+    width = m.heads.shape[1]
     for k in range(width):
-        m.heads[k, node] = z[row, k]
+        m.heads[node // TILE, k, node % TILE] = z[row, k]
     for k in range(m.tails.shape[1]):
         m.tails[node, k] = z[row, width + k]
     if m.prototypes.shape[0] > 0:
@@ -247,35 +248,54 @@ def _mark_changed(m, search, node):
 
 
 @njit(cache=True, fastmath=_SUMS)
-def _squared_gap(a, i, b, j, first):
-    # Giving up halfway costs more than it saves: only this plain form runs in vector lanes.
+def _squared_gap(a, i, b, j, first, start, stop):
+    # Giving up at any coordinate costs more than it saves: only this plain form runs in lanes.
     total = np.float32(0.0)
-    for k in range(a.shape[1]):
+    for k in range(start, stop):
         gap = a[i, k] - b[j, first + k]
         total += gap * gap
     return total
 
 
 @njit(cache=True)
-def _measure(m, z, row, contexts, alphas, node, limit):
-    """The distance of a sample to a node; infinite once it is known to be above the limit."""
-    total = np.float32(0.0)
-    width = m.heads.shape[0]
-    for k in range(width):
-        gap = m.heads[k, node] - z[row, k]
-        total += gap * gap
-    if m.tails.shape[1] > 0:
-        if alphas[0] * np.sqrt(np.float64(total)) > limit:  # as below: ties stay ties
-            return np.inf
-        total += _squared_gap(m.tails, node, z, row, width)
-    d = alphas[0] * np.sqrt(np.float64(total))
+def _key_gap(tails, z, row, width, node, near, bound):
+    """The squared gap of keys, of which `near` is that of the first `width` coordinates; infinite
+    once it is known to be above the bound."""
+    total, rest = near, tails.shape[1]
+    first = min(rest, _PART)
+    if first > 0:
+        total += _squared_gap(tails, node, z, row, width, 0, first)
+    if total > bound:
+        return np.float32(np.inf)
+    if rest > first:
+        total += _squared_gap(tails, node, z, row, width, first, rest)
+    return total
+
+
+@njit(cache=True)
+def _distance(places, contexts, alphas, node, gap, limit):
+    """The distance of a sample to a node from the squared gap of their keys; infinite once it is
+    known to be above the limit."""
+    d = alphas[0] * np.sqrt(np.float64(gap))
     depth = contexts.shape[0]
     for k in range(depth):
         if d > limit:
             return np.inf
-        gap = np.float64(_squared_gap(m.contexts, node * depth + k, contexts, k, 0))
-        d += alphas[k + 1] * np.sqrt(gap)
+        part = _squared_gap(places, node * depth + k, contexts, k, 0, 0, contexts.shape[1])
+        d += alphas[k + 1] * np.sqrt(np.float64(part))
     return d
+
+
+@njit(cache=True)
+def _measure(m, z, row, contexts, alphas, node, limit):
+    """The same from nothing."""
+    tile, place, width = node // TILE, node % TILE, m.heads.shape[1]
+    near = np.float32(0.0)
+    for k in range(width):
+        part = m.heads[tile, k, place] - z[row, k]
+        near += part * part
+    gap = _key_gap(m.tails, z, row, width, node, near, np.float32(np.inf))
+    return _distance(m.contexts, contexts, alphas, node, gap, limit)
 
 
 @njit(cache=True)
@@ -311,15 +331,23 @@ def _guess(m, z, row, contexts, alphas, last, found):
             edge = m.edges[edge].out_next
 
 
-@njit(cache=True, fastmath=_SUMS | {"nnan"})
-def _head_gaps(heads, first, size, z, row, gaps):
-    """Squared gaps over the first coordinates between a sample and a tile; the least of them."""
+# Neither reassociated nor contracted: the sums are those of `_measure` to the bit.
+@njit(cache=True, fastmath={"nnan", "nsz"})
+def _head_gaps(tile, size, z, row, gaps):
+    """Squared gaps over the first coordinates between a sample and a tile's first `size` nodes; the
+    least of them."""
     gaps[:size] = 0.0
-    for k in range(heads.shape[0]):
-        q = z[row, k]
-        nodes = heads[k, first : first + size]
+    width = tile.shape[0]
+    for k in range(0, width - 3, 4):  # four at a time: the sums are loaded and stored less often
+        q0, q1, q2, q3 = z[row, k], z[row, k + 1], z[row, k + 2], z[row, k + 3]
         for j in range(size):
-            gap = nodes[j] - q
+            g0, g1 = tile[k, j] - q0, tile[k + 1, j] - q1
+            g2, g3 = tile[k + 2, j] - q2, tile[k + 3, j] - q3
+            gaps[j] = gaps[j] + g0 * g0 + g1 * g1 + g2 * g2 + g3 * g3
+    for k in range(width - width % 4, width):
+        q = z[row, k]
+        for j in range(size):
+            gap = tile[k, j] - q
             gaps[j] += gap * gap
     least = np.float32(np.inf)
     for j in range(size):
@@ -358,31 +386,35 @@ def _sweep(m, streams, events, z, start, stop, base, alphas, search):
         if depth > 0:
             _probe(m, z, row, contexts, alphas, search, search.found[slot])
         search.bounds[slot] = _bound(search.found[slot], alphas)
+    # Arrays by themselves: each that is taken from a tuple in the loops is counted as used anew.
+    tails, places, alive, gaps, bounds = m.tails, m.contexts, m.alive, search.gaps, search.bounds
+    candidates, near, counts = search.candidates, search.near, search.counts
+    all_found, width = search.found, m.heads.shape[1]
     for first in range(0, m.book[NODE_MARK], TILE):
-        size = min(TILE, m.book[NODE_MARK] - first)
+        size, tile = min(TILE, m.book[NODE_MARK] - first), m.heads[first // TILE]
         for row in range(start, stop):
             slot = row - base
-            least = _head_gaps(m.heads, first, size, z, row, search.gaps)
-            if least > search.bounds[slot]:
+            if _head_gaps(tile, size, z, row, gaps) > bounds[slot]:
                 continue
-            env = events[row].env
+            env, found = events[row].env, all_found[slot]
             contexts = streams.contexts[env * depth : (env + 1) * depth]
-            found = search.found[slot]
             for j in range(size):
                 node = first + j
-                if search.gaps[j] > search.bounds[slot] or m.alive[node] == GONE:
+                if gaps[j] > bounds[slot] or alive[node] == GONE:
                     continue
-                if search.counts[slot] == room:
+                gap = _key_gap(tails, z, row, width, node, gaps[j], bounds[slot])
+                if gap > bounds[slot]:
+                    continue
+                if counts[slot] == room:
                     _drop_far(search, slot)
-                if search.counts[slot] < room:
-                    search.candidates[slot, search.counts[slot]] = node
-                    search.near[slot, search.counts[slot]] = search.gaps[j]
-                search.counts[slot] += 1
+                if counts[slot] < room:
+                    candidates[slot, counts[slot]], near[slot, counts[slot]] = node, gap
+                counts[slot] += 1
                 limit = found[1].distance
-                d = _measure(m, z, row, contexts, alphas, node, limit)
+                d = _distance(places, contexts, alphas, node, gap, limit)
                 if d <= limit:
                     _consider(found, d, node)
-                    search.bounds[slot] = _bound(found, alphas)
+                    bounds[slot] = _bound(found, alphas)
     for row in range(start, stop):
         if search.counts[row - base] <= room:
             _drop_far(search, row - base)
@@ -394,7 +426,7 @@ def _probe(m, z, row, contexts, alphas, search, found):
     nodes lie within a bound by keys alone, so that the bound should be tight from the start."""
     for first in range(0, m.book[NODE_MARK], TILE):
         size = min(TILE, m.book[NODE_MARK] - first)
-        least = _head_gaps(m.heads, first, size, z, row, search.gaps)
+        least = _head_gaps(m.heads[first // TILE], size, z, row, search.gaps)
         if least <= _bound(found, alphas):
             node = first + np.argmin(search.gaps[:size])
             if m.alive[node] != GONE:
@@ -446,8 +478,12 @@ def nearest(m, streams, events, z, row, base, contexts, alphas, search):
         found[k].distance, found[k].node = np.inf, -1
     whole = count <= search.candidates.shape[1] and changed <= search.changed.shape[0]
     if whole:
-        for i in range(count + changed):
-            node = search.candidates[slot, i] if i < count else search.changed[i - count]
+        for i in range(count):  # without contexts, of which there are blocks of one only
+            node = search.candidates[slot, i]
+            if m.alive[node] == LIVE:
+                _consider(found, alphas[0] * np.sqrt(np.float64(search.near[slot, i])), node)
+        for i in range(changed):
+            node = search.changed[i]
             if m.alive[node] != GONE:
                 d = _measure(m, z, row, contexts, alphas, node, found[1].distance)
                 _consider(found, d, node)
@@ -508,9 +544,9 @@ def _adapt(m, search, node, x, z, contexts, row, eps, tau, rule, moves):
         if m.prototypes.shape[0] > 0:
             _move_prototype(m.prototypes, node, x, row, eta, rule.seed, moves[0])
             moves[0] += 1
-        width = m.heads.shape[0]
+        tile, place, width = node // TILE, node % TILE, m.heads.shape[1]
         for k in range(width):
-            m.heads[k, node] += eta * (z[row, k] - m.heads[k, node])
+            m.heads[tile, k, place] += eta * (z[row, k] - m.heads[tile, k, place])
         for k in range(m.tails.shape[1]):
             m.tails[node, k] += eta * (z[row, width + k] - m.tails[node, k])
         for k in range(contexts.shape[0]):
@@ -614,13 +650,13 @@ def _present(m, streams, rule, search, events, x, z, contexts, row, base):
 @njit(cache=True)
 def _follow(m, contexts, node, beta):
     """Global contexts after a step: C_k = beta c_k + (1 - beta) c_{k-1}, with c_0 = w."""
-    depth, width = contexts.shape[0], m.heads.shape[0]
+    depth, width = contexts.shape[0], m.heads.shape[1]
     for k in range(depth):
         for j in range(contexts.shape[1]):
             if k > 0:
                 below = m.contexts[node * depth + k - 1, j]
             elif j < width:
-                below = m.heads[j, node]
+                below = m.heads[node // TILE, j, node % TILE]
             else:
                 below = m.tails[node, j - width]
             contexts[k, j] = beta * m.contexts[node * depth + k, j] + (1.0 - beta) * below

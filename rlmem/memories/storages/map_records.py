@@ -43,12 +43,13 @@ FOUND = np.dtype([("distance", np.float64), ("node", np.int64)])
 class MapArrays(NamedTuple):
     """The arrays of a map, rows flattened, as the kernels take them.
 
-    The key of a node, its place in the space of distances, is the column of `heads` and then the
-    row of `tails`: a search reads the first coordinates of all nodes and few of the others.
+    The key of a node, its place in the space of distances, is a column of `heads` (of the tile
+    node // TILE, column node % TILE) and then a row of `tails`: a search reads the first
+    coordinates of all nodes and few of the others.
     """
 
     prototypes: np.ndarray  # uint8 or float32 [capacity, P]; [0, P] where none are held as such
-    heads: np.ndarray  # float32 [min(d, HEAD), capacity]
+    heads: np.ndarray  # float32 [tiles, min(d, HEAD), TILE]
     tails: np.ndarray  # float32 [capacity, the other coordinates]
     contexts: np.ndarray  # float32 [capacity * K, d]
     alive: np.ndarray  # uint8 [capacity]
@@ -88,7 +89,7 @@ def empty_map(
     width = min(HEAD, dims)
     return MapArrays(
         prototypes=lazy_zeros((prototypes, size), dtype, huge=True),
-        heads=lazy_zeros((width, capacity), _F4),
+        heads=lazy_zeros((-(-capacity // TILE), width, TILE), _F4),
         tails=lazy_zeros((capacity, dims - width), _F4),
         contexts=lazy_zeros((capacity * contexts, dims), _F4),
         alive=lazy_zeros((capacity,), _U1),
@@ -103,6 +104,11 @@ def empty_map(
         book=np.empty(12, np.int64),
         limits=np.array([capacity, MOST_RECORDS, MOST_RECORDS, ENDLESS]),
     )
+
+
+def first_coordinates(m: MapArrays, nodes: np.ndarray) -> np.ndarray:
+    """Those that a search reads of every node: of the nodes int [n], float32 [n, min(d, HEAD)]."""
+    return m.heads[nodes // TILE, :, nodes % TILE]
 
 
 def clear(m: MapArrays) -> None:
@@ -140,7 +146,7 @@ class SearchArrays(NamedTuple):
     born: np.ndarray  # int64 [chunk], node that an observation made, -1: none
     found: np.ndarray  # FOUND [block, 2], best and second best
     candidates: np.ndarray  # int32 [block, ...], nodes that may be one of the two
-    near: np.ndarray  # float32, as candidates: squared gaps over the first coordinates
+    near: np.ndarray  # float32, as candidates: squared gaps of their keys
     counts: np.ndarray  # int64 [block], how many
     bounds: np.ndarray  # float32 [block], squared distance up to which they are listed
     changed: np.ndarray  # int32 [...], nodes that moved or came since the block began

@@ -11,6 +11,7 @@ from rlmem.memories.storages.map_records import (
     MADE,
     NODE_MARK,
     PASSED,
+    TILE,
     TOUCHED,
     MapArrays,
     columns,
@@ -27,7 +28,7 @@ def read_map(m: MapArrays, exemplars: ExemplarStore | None) -> State:
     state: State = {
         "format": FORMAT,
         "prototypes": m.prototypes[:nodes],
-        "heads": m.heads[:, :nodes],
+        "heads": m.heads[: -(-nodes // TILE)],
         "tails": m.tails[:nodes],
         "contexts": m.contexts[: nodes * depth],
         "alive": m.alive[:nodes],
@@ -66,7 +67,8 @@ def check_state(state: State, m: MapArrays, exemplars: ExemplarStore | None) -> 
                 f"{own.dtype} {shape}: give the observation, memory.embedding, memory.contexts, "
                 "memory.prototype, memory.terminals and memory.eviction it had"
             )
-    if len(state["heads"]) != len(m.heads) or state["actions"].shape[1:] != m.actions.shape[1:]:
+    columns = state["heads"].shape[1:], state["actions"].shape[1:]
+    if columns != (m.heads.shape[1:], m.actions.shape[1:]):
         raise UserError("the saved map has keys or actions of other dimensions")
     if ("exemplars.blobs" in state) != (exemplars is not None):
         raise UserError("memory.prototype: the saved map has the other kind")
@@ -79,7 +81,7 @@ def fill_map(state: State, m: MapArrays, exemplars: ExemplarStore | None) -> Non
     nodes, halves, edges = int(book[NODE_MARK]), 2 * int(book[LINK_MARK]), int(book[EDGE_MARK])
     for name in _BY_NODE:
         getattr(m, name)[: len(state[name])] = state[name]
-    m.heads[:, :nodes] = state["heads"]
+    m.heads[: len(state["heads"])] = state["heads"]
     m.actions[:edges] = state["actions"]
     for name, size in (("nodes", nodes), ("halves", halves), ("edges", edges)):
         for field, column in columns(name, getattr(m, name)[:size]).items():
