@@ -12,7 +12,7 @@ from rlmem.memories.samplers.edges import (
     UniformEdgeSampler,
     VisitSampler,
 )
-from rlmem.memories.storages import map_kernels
+from rlmem.memories.storages import map_lists
 from rlmem.memories.storages.map import MapStorage
 from rlmem.memories.writers.gwr import GWRWriter
 from tests.memories.maps import corridor, part, small_map, walk_block
@@ -62,7 +62,7 @@ def test_edges_are_drawn_all_alike_or_by_their_visits(kind, weight):
     assert counts.max() > 2 * counts.min()
     assert_drawn_as(drawn(sampler, storage), weight(counts).astype(float))
     for edge in (2, 5):
-        map_kernels.remove_edge(storage.arrays, edge)
+        map_lists.remove_edge(storage.arrays, edge)
     writer._streams.last[:] = -1
     writer.extend(corridor(0, 8))
     writer.extend(corridor(500, 8, seed=4))
@@ -103,7 +103,7 @@ def test_a_removed_edge_is_never_drawn(kind):
     rng = np.random.default_rng(0)
     for _ in range(10):
         for node in rng.choice(storage.live_nodes(), 1):
-            map_kernels.remove_node(storage.arrays, int(node))
+            map_lists.remove_node(storage.arrays, int(node))
         gone = set(range(int(storage.arrays.book[7]))) - set(storage.live_edges().tolist())
         index = sampler.sample(storage, 2000)[0].tolist()
         assert not gone & set(index)
@@ -117,7 +117,7 @@ def test_a_td_error_that_comes_after_its_edge_was_removed_does_not_bring_it_back
     sampler = seeded(PrioritizedEdgeSampler())
     index, _ = sampler.sample(storage, 64)
     edge = int(index[0])
-    map_kernels.remove_edge(storage.arrays, edge)
+    map_lists.remove_edge(storage.arrays, edge)
     sampler.sample(storage, 1)  # the sampler knows of it
     sampler.update_priority(index, torch.full((64,), 100.0))
     assert drawn(sampler, storage)[edge] == 0
@@ -132,7 +132,7 @@ def test_a_position_that_is_used_again_has_the_largest_priority(drained):
     n = len(storage)
     sampler.update_priority(torch.arange(n), torch.full((n,), 0.1))
     sampler.update_priority(torch.tensor([0]), torch.tensor([7.0]))
-    map_kernels.remove_edge(storage.arrays, 3)
+    map_lists.remove_edge(storage.arrays, 3)
     if drained:
         sampler.sample(storage, 1)
         assert sampler._tree.leaf(np.array([3])) == 0.0

@@ -10,7 +10,7 @@ from rlmem.errors import UserError
 from rlmem.memories.embedding import Identity
 from rlmem.memories.samplers.edges import VisitSampler
 from rlmem.memories.serialize import load_state, save_state
-from rlmem.memories.storages import map_kernels
+from rlmem.memories.storages import map_lists
 from rlmem.memories.storages.map import MapStorage
 from rlmem.memories.storages.map_records import EDGE, HALF, NODE
 from rlmem.memories.writers.gwr import GWRWriter
@@ -52,7 +52,7 @@ def test_positions_without_an_edge_are_refused():
     storage, _ = small_map()
     with pytest.raises(IndexError, match="no live edge"):
         storage.get([0, 10**6])
-    map_kernels.remove_edge(storage.arrays, 3)
+    map_lists.remove_edge(storage.arrays, 3)
     with pytest.raises(IndexError, match="no live edge"):
         storage.get(torch.tensor([3]))
     assert storage.contains([2, 3, -1, 10**6]).tolist() == [True, False, False, False]
@@ -63,7 +63,7 @@ def test_positions_without_an_edge_are_refused():
 def test_removing_nodes_in_any_order_leaves_a_valid_map():
     storage, _ = small_map(states=30, rows=2000)
     for node in np.random.default_rng(0).permutation(storage.live_nodes()):
-        map_kernels.remove_node(storage.arrays, node)
+        map_lists.remove_node(storage.arrays, node)
         storage.check_valid()
     assert (storage.num_nodes, storage.num_links, storage.num_edges) == (0, 0, 0)
 
@@ -72,7 +72,7 @@ def test_freed_records_are_used_again():
     storage, writer = small_map(states=30, rows=1000)
     held = storage.footprint()
     for node in storage.live_nodes()[2:]:
-        map_kernels.remove_node(storage.arrays, node)
+        map_lists.remove_node(storage.arrays, node)
     writer._streams.last[:] = -1
     writer.extend(corridor(1000, 30))
     storage.check_valid()
@@ -88,7 +88,7 @@ def test_visit_sampler_follows_counts_and_removals():
     share = np.bincount(index.numpy(), minlength=len(storage)) / 60_000
     wanted = storage.counts(np.arange(len(storage))) / 3000
     np.testing.assert_allclose(share, wanted, atol=5 * np.sqrt(0.25 / 60_000))
-    map_kernels.remove_edge(storage.arrays, int(index[0]))
+    map_lists.remove_edge(storage.arrays, int(index[0]))
     assert int(index[0]) not in sampler.sample(storage, 60_000)[0]
     assert sampler._tree.total == storage.transitions_represented
     sampler.check_valid()
@@ -143,7 +143,7 @@ def test_works_inside_torchrl_buffers():
 
 def test_state_survives_a_folder(tmp_path):
     storage, writer = small_map(states=40, rows=1500)
-    map_kernels.remove_node(storage.arrays, 5)
+    map_lists.remove_node(storage.arrays, 5)
     save_state(tmp_path / "map", storage.state_dict())
     other, _ = small_map(states=3, rows=50)
     other.load_state_dict(load_state(tmp_path / "map"))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rlmem.memories.storages import map_kernels
+from rlmem.memories.storages import map_lists
 from tests.memories.maps import image_block, image_map, small_map, write
 
 
@@ -54,7 +54,7 @@ DAMAGE = {
     "a capacity that is passed": lambda m: m.arrays.limits[:1].fill(41),
     "a mark past the arrays": lambda m: m.arrays.book[7:8].fill(10**6),
     "an open block": lambda m: m.arrays.alive[:1].fill(2),
-    "an exemplar of a removed node": lambda m: map_kernels.remove_node(m.arrays, 3),
+    "an exemplar of a removed node": lambda m: map_lists.remove_node(m.arrays, 3),
     "a live node without its exemplar": lambda m: m.exemplars.release(np.array([3])),
     "an exemplar's length": lambda m: m.exemplars._blobs["size"][3:4].fill(9),
     "an exemplar's place": lambda m: m.exemplars._blobs["segment"][3:4].fill(1),
@@ -83,7 +83,7 @@ def test_check_valid_sees_an_action_that_is_not_finite():
 
 
 WRITER_DAMAGE = {
-    "a last node that is gone": lambda w: map_kernels.remove_node(w._storage.arrays, 39),
+    "a last node that is gone": lambda w: map_lists.remove_node(w._storage.arrays, 39),
     "a last node of an ended episode": lambda w: (
         w._streams.last.fill(0),
         w._episodes._fresh.fill(True),
@@ -122,7 +122,7 @@ def test_the_writers_check_valid_sees_waiting_edges_that_lost_a_step_or_a_value(
 def test_the_writers_check_valid_sees_links_where_there_are_none():
     storage, writer = image_map(metric_scale=2.0, links=False)
     write(writer, image_block(np.random.default_rng(0), 60))
-    map_kernels.add_link(storage.arrays, 0, 1)
+    map_lists.add_link(storage.arrays, 0, 1)
     storage.check_valid()
     with pytest.raises(AssertionError, match="linked"):
         writer.check_valid()

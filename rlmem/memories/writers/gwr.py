@@ -41,8 +41,8 @@ from rlmem.memories.embedding import Embedding
 from rlmem.memories.serialize import State, load_state, save_state
 from rlmem.memories.storages.base import Block, as_block
 from rlmem.memories.storages.map import MapStorage
-from rlmem.memories.storages.map_kernels import walk
 from rlmem.memories.storages.map_records import CHUNK, columns, empty_search
+from rlmem.memories.storages.map_walk import walk
 from rlmem.memories.writers.gwr_rule import check_constants, make_rule
 from rlmem.memories.writers.gwr_scale import WarmUp, median_distance
 from rlmem.memories.writers.gwr_streams import (
