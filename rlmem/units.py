@@ -11,8 +11,8 @@ _UNITS = {"B": 1} | {
 
 
 def number(value: float, form: str = "{:,.4g}") -> str:
-    """A number for people, a dash for NaN."""
-    return form.format(value) if math.isfinite(value) else "-"
+    """A number for people: a dash for NaN, 0 for what a sum that cancels leaves."""
+    return form.format(0.0 if abs(value) < 1e-12 else value) if math.isfinite(value) else "-"
 
 
 def readable_bytes(size: float) -> str:
