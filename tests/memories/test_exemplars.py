@@ -135,3 +135,27 @@ def test_repacking_an_arena_keeps_its_strings_and_returns_what_is_free():
     more = np.concatenate([arena.put(s) for s in strings])
     arena.check_valid(np.concatenate([moved, more]))
     np.testing.assert_array_equal(arena.gather(more), np.concatenate(strings))
+
+
+def test_a_damaged_layout_is_refused():
+    rng, arena = np.random.default_rng(0), Arena(10**6)
+    blobs = np.concatenate(
+        [arena.put(rng.integers(0, 255, 9000, dtype=np.uint8)) for _ in range(9)]
+    )
+    arena.release(blobs[:4])
+    state, data = arena.state_dict(), arena.gather(blobs[4:])
+    for name, value in {"arena.free": 10**6, "arena.state": [1, 1, 5, 0, 0]}.items():
+        damaged = {**state, name: np.full_like(state[name], value)}
+        with pytest.raises(ValueError, match="damaged: no such segments"):
+            Arena(10**6).load_state_dict(damaged)
+    loaded = Arena(10)
+    for field, value in {"segment": 10**6, "offset": -1, "size": 10**6}.items():
+        wrong = blobs[4:].copy()
+        wrong[field][1] = value
+        loaded.load_state_dict(state)
+        with pytest.raises(ValueError, match="damaged: no such strings"):
+            loaded.restore(wrong, data)
+    loaded.load_state_dict(state)
+    loaded.restore(blobs[4:], data)
+    loaded.check_valid(blobs[4:])
+    np.testing.assert_array_equal(loaded.gather(blobs[4:]), data)

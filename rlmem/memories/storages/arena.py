@@ -242,18 +242,34 @@ class Arena:
 
         So a loaded arena has the free room and the holes of the saved one: under a budget, what is
         evicted next hangs on both.
+
+        Raises:
+            ValueError: the state is damaged.
         """
-        touched, free, _, _, returned = saved = np.array(state["arena.state"])
+        touched, free, current, offset, returned = saved = np.array(state["arena.state"])
+        unused = np.concatenate([state["arena.free"], state["arena.returned"]])
+        fits = len(unused) == free + returned and 0 <= offset <= SEGMENT and current < touched
+        if not fits or ((unused < 0) | (unused >= touched)).any():
+            raise ValueError("the saved memory is damaged: no such segments")
         if touched > len(self._held):  # it may pass a budget until it shrinks
             self._allocate(int(touched))
         self._state[:] = saved
         self._held[:touched] = 0
-        self._following[:touched] = state["arena.following"]
+        # Of segments that nothing runs through, what stood there before is saved as well.
+        self._following[:touched] = np.clip(state["arena.following"], 0, max(0, touched - 1))
         self._free[:free] = state["arena.free"]
         self._returned[:returned] = state["arena.returned"]
 
     def restore(self, blobs: np.ndarray, data: np.ndarray) -> None:
-        """Put strings (uint8, one after the other) where they lay, BLOB [n]."""
+        """Put strings (uint8, one after the other) where they lay, BLOB [n].
+
+        Raises:
+            ValueError: they cannot have lain there.
+        """
+        inside = (blobs["segment"] >= 0) & (blobs["segment"] < self._state[0])
+        inside &= (blobs["offset"] >= 0) & (blobs["offset"] <= SEGMENT) & (blobs["size"] > 0)
+        if not inside.all() or blobs["size"].sum(dtype=np.int64) != len(data):
+            raise ValueError("the saved memory is damaged: no such strings")
         _restore(data, blobs, self._segments, self._following, self._held)
 
     @property
