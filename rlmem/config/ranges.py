@@ -111,7 +111,7 @@ TRAIN_NAMES: dict[str, tuple[str, ...]] = {
     "memory.sampler.kind": (*RING_SAMPLERS, "visits"),
     "memory.consolidation.states": ("bounds", "stored"),
     "memory.strategy": ("future", "final", "episode", "random"),
-    "memory.prototype": ("moving", "exemplar"),
+    "memory.prototype": ("auto", "moving", "exemplar"),
     "memory.terminals": ("edge", "node"),
     "memory.episodes": ("apart", "joined"),
     "memory.eviction": ("auto", "merge", "lru"),

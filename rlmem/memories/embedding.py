@@ -1,8 +1,9 @@
 """The space in which a map measures distances: the observation, or a random projection of it.
 
 A random projection keeps Euclidean distances in expectation (Johnson & Lindenstrauss 1984), so a
-128-dimensional search stands in for one over the 28,224 dimensions of an Atari stack. Each frame of
-a stack has its own part of the dimensions: a quarter of the multiplications and of the 14 MB that a
+128-dimensional search stands in for one over the 28,224 dimensions of an Atari stack. Its entries
+may as well be signs as Gaussian (Achlioptas 2003), and a sign is held in a byte. Each frame of a
+stack has its own part of the dimensions: a quarter of the multiplications and of the bytes that a
 matrix over whole stacks would take. A rotation to the principal axes of some observations changes
 no distance and lets a search see most of it in the first coordinates. Both embeddings are linear:
 the embedding of a moving average is the moving average of the embeddings.
@@ -88,14 +89,15 @@ class Identity:
 
 
 class RandomProjection:
-    """A seeded Gaussian projection of each frame to its part of the dimensions.
+    """A seeded projection of each frame to its part of the dimensions.
 
-    Entries are ~ N(0, stack / dims).
+    Entries are +-sqrt(stack / dims), either with probability 1/2 (Achlioptas 2003,
+    doi:10.1016/S0022-0000(03)00025-4).
 
     Args:
         observation_shape: shape of one observation, `stack` frames along the first axis.
         dims: dimensions of the embedding, a multiple of `stack`.
-        seed: of the matrix; the matrix is not saved, but made again from it.
+        seed: of the signs; they are not saved, but made again from it.
         scale_input: factor that brings an observation to [0, 1]: 1/255 for pixels, else 1.
         stack: frames of an observation.
 
@@ -120,21 +122,20 @@ class RandomProjection:
         self.seed = seed
         self.scale_input = float(scale_input)
         self._inputs = math.prod(observation_shape) // stack
-        self._matrix = self._make_matrix()
+        self._signs = self._make_signs()
         self._rotation: torch.Tensor | None = None
 
-    def _make_matrix(self) -> torch.Tensor:
-        rng = np.random.default_rng(self.seed)
+    def _make_signs(self) -> torch.Tensor:
         shape = self.stack, self._inputs, self.dims // self.stack
-        matrix = rng.standard_normal(shape, dtype=np.float32)
-        matrix *= self.scale_input / math.sqrt(shape[2])
-        return torch.from_numpy(matrix)
+        signs = np.random.default_rng(self.seed).integers(0, 2, shape, np.int8)
+        return torch.from_numpy(signs * np.int8(2) - np.int8(1))
 
     def embed(self, x: np.ndarray) -> np.ndarray:
         """Observations [n, *observation_shape] as float32 [n, dims]."""
         frames = torch.from_numpy(x.reshape(len(x), self.stack, self._inputs)).to(torch.float32)
-        parts = torch.bmm(frames.transpose(0, 1), self._matrix)
+        parts = torch.bmm(frames.transpose(0, 1), self._signs.to(torch.float32))
         rows = parts.transpose(0, 1).reshape(len(x), self.dims)
+        rows *= self.scale_input * math.sqrt(self.stack / self.dims)
         return (rows if self._rotation is None else rows @ self._rotation).numpy()
 
     def rotate(self, embedded: np.ndarray) -> None:
@@ -144,16 +145,16 @@ class RandomProjection:
         self._rotation = torch.from_numpy(np.ascontiguousarray(axes))
 
     def footprint(self) -> int:
-        """Bytes of the matrix and of the rotation."""
+        """Bytes of the signs and of the rotation."""
         rotation = 0 if self._rotation is None else self._rotation.numel()
-        return 4 * (self._matrix.numel() + rotation)
+        return self._signs.numel() + 4 * rotation
 
     def projected_footprint(self) -> int:
-        """Bytes of the matrix and of a rotation."""
-        return 4 * (self._matrix.numel() + self.dims**2)
+        """Bytes of the signs and of a rotation."""
+        return self._signs.numel() + 4 * self.dims**2
 
     def state_dict(self) -> State:
-        """The rotation, and the seed and the constants that make the matrix."""
+        """The rotation, and the seed and the constants that make the signs."""
         state: State = {"dims": self.dims, "scale_input": self.scale_input, "seed": self.seed}
         state["stack"] = self.stack
         if self._rotation is not None:
@@ -161,7 +162,7 @@ class RandomProjection:
         return state
 
     def load_state_dict(self, state_dict: State) -> None:
-        """Take over a rotation and make the matrix of a state's seed.
+        """Take over a rotation and make the signs of a state's seed.
 
         Raises:
             UserError: the state is of another number of dimensions or frames.
@@ -172,7 +173,7 @@ class RandomProjection:
         wanted = int(state_dict["seed"]), float(state_dict["scale_input"])
         if wanted != (self.seed, self.scale_input):
             self.seed, self.scale_input = wanted
-            self._matrix = self._make_matrix()
+            self._signs = self._make_signs()
         rotation = state_dict.get("rotation")
         self._rotation = None if rotation is None else torch.from_numpy(np.array(rotation))
 

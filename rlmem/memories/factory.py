@@ -203,6 +203,7 @@ def _map(
 ) -> ReplayMemory:
     shape, pixels = spec.observation_shape, len(spec.observation_shape) == 3
     kind, scale, contexts = cfg.embedding.kind, cfg.metric.scale, cfg.contexts
+    prototype = cfg.prototype
     if kind == "auto":
         kind = "random_projection" if pixels else "identity"
     if kind == "random_projection":
@@ -214,6 +215,8 @@ def _map(
         scale = 1.0  # the paper's: its thresholds are of unscaled vectors
     if contexts == "auto":  # a stack of frames holds its past
         contexts = 0 if pixels else 4
+    if prototype == "auto":  # an average of frames does not compress: 16 times the bytes
+        prototype = "exemplar" if pixels else "moving"
     own_keys = kind == "identity" and spec.dtype == np.float32 and spec.input_scale == 1.0
     storage = MapStorage(
         capacity,
@@ -223,7 +226,7 @@ def _map(
         contexts=contexts,
         num_actions=spec.num_actions,
         action_shape=spec.action_shape,
-        prototype=cfg.prototype,
+        prototype=prototype,
         stack=spec.stack,
         node_terminals=cfg.terminals == "node",
         evict=_evicts(cfg),

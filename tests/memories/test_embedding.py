@@ -49,16 +49,16 @@ def test_a_loaded_projection_is_made_again_from_its_seed():
     assert not np.allclose(first.embed(x), second.embed(x))
     second.load_state_dict(first.state_dict())
     np.testing.assert_array_equal(first.embed(x), second.embed(x))
-    assert all(np.ndim(v) == 0 for v in first.state_dict().values()), "the matrix is not saved"
+    assert all(np.ndim(v) == 0 for v in first.state_dict().values()), "the signs are not saved"
 
 
-def test_footprint_counts_the_matrix_and_the_rotation():
+def test_footprint_counts_the_signs_and_the_rotation():
     projection = RandomProjection(SHAPE, 16)
-    assert projection.footprint() == 1600 * 16 * 4
-    assert projection.projected_footprint() == (1600 * 16 + 16 * 16) * 4
+    assert projection.footprint() == 1600 * 16
+    assert projection.projected_footprint() == 1600 * 16 + 16 * 16 * 4
     projection.rotate(projection.embed(pixels(20)))
     assert projection.footprint() == projection.projected_footprint()
-    assert RandomProjection(SHAPE, 16, stack=4).footprint() == 1600 * 16
+    assert RandomProjection(SHAPE, 16, stack=4).footprint() == 400 * 16
     assert Identity(SHAPE).footprint() == Identity(SHAPE).projected_footprint() == 0
 
 

@@ -254,7 +254,7 @@ def test_node_fraction_on_road_runner_stacks():
             write(writer, block, size=64)
             percent.append(100 * storage.num_nodes / 6000)
         assert percent[0] == pytest.approx(published, abs=5)
-        assert 0 <= percent[0] - percent[1] <= 4
+        assert -0.5 <= percent[0] - percent[1] <= 4
 
 
 def test_rng_free_of_global_state():

@@ -83,7 +83,9 @@ def test_check_valid_sees_an_action_that_is_not_finite():
 
 
 WRITER_DAMAGE = {
-    "a last node that is gone": lambda w: map_lists.remove_node(w._storage.arrays, 39),
+    "a last node that is gone": lambda w: map_lists.remove_node(
+        w._storage.arrays, w._streams.last[0]
+    ),
     "a last node of an ended episode": lambda w: (
         w._streams.last.fill(0),
         w._episodes._fresh.fill(True),
@@ -102,7 +104,7 @@ WRITER_DAMAGE = {
 @pytest.mark.parametrize("what", WRITER_DAMAGE)
 def test_the_writers_check_valid_sees(what):
     _, writer = map_of_all()
-    assert writer._streams.last[0] == 39
+    assert writer._streams.last[0] >= 0
     writer.check_valid()
     WRITER_DAMAGE[what](writer)
     with pytest.raises(AssertionError):

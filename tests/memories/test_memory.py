@@ -24,6 +24,7 @@ from rlmem.memories import (
     UniformSampler,
 )
 from rlmem.memories.factory import make_memory
+from rlmem.memories.storages.map import MapStorage
 from tests.memories.helpers import RandomEnvs, vector_block
 
 CAPACITY = 50
@@ -243,3 +244,23 @@ def test_atari_frames_fit_every_storage(name: str) -> None:
     assert batch["observation"].shape == (2, 8, 4, 84, 84)
     assert batch["next", "observation"].dtype == torch.uint8
     memory.check_valid()
+
+
+@pytest.mark.parametrize(
+    ("memory", "given", "kind"),
+    [
+        ("gwr", [], "exemplar"),
+        ("gwr", ["memory.prototype=moving"], "moving"),
+        ("gwr_released", [], "moving"),
+    ],
+)
+def test_a_map_of_pixels_holds_compressed_exemplars_unless_told_otherwise(
+    memory: str, given: list[str], kind: str
+) -> None:
+    spec = EnvSpec("ALE/Pong", "atari", 1, (1, 84, 84), np.dtype(np.uint8), 4, 6, 4)
+    storage = named(memory, spec, "memory.metric.scale=1.0", *given).storage
+    assert isinstance(storage, MapStorage)
+    assert storage.prototype == kind
+    vectors = named("gwr").storage
+    assert isinstance(vectors, MapStorage)
+    assert vectors.prototype == "moving"

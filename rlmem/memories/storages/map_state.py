@@ -17,7 +17,7 @@ from rlmem.memories.storages.map_records import (
     columns,
 )
 
-FORMAT = 3  # of a saved map
+FORMAT = 4  # of a saved map
 _BY_NODE = ("prototypes", "tails", "contexts", "alive", "terminal", "stamps")
 
 
