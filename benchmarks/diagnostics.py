@@ -54,17 +54,16 @@ class Switch(lightning.Callback):
         self.on = not self.on
         self.run.recorder.diagnostics = diagnostics if self.on else None
         self.run.stream.memory.observers = [diagnostics] if self.on else []
-        others = [callback for callback in trainer.callbacks if callback is not diagnostics]
-        # A new list, as Lightning is walking along the old one.
-        trainer.callbacks = [diagnostics, *others] if self.on else others
+        trainer_steps = self.run.data.steps
+        others = [each for each in trainer_steps.listeners if each is not diagnostics]
+        trainer_steps.listeners = [*others, diagnostics] if self.on else others
         self.started, self.steps = time.process_time(), steps
 
 
 def measure(overrides: list[str], segments: int) -> tuple[float, float, float]:
     """Microseconds an env step without diagnostics, and those that they add to an env step and to
-    a Trainer step."""
+    a round."""
     from rlmem.config import compose
-    from rlmem.data.module import EnvStepDataModule
     from rlmem.jobs.train import Run, _quiet
 
     _quiet()
@@ -77,12 +76,12 @@ def measure(overrides: list[str], segments: int) -> tuple[float, float, float]:
         run.restore()
         switch = Switch(run)
         run.trainer.callbacks.append(switch)
-        run.trainer.fit(run.agent, datamodule=EnvStepDataModule(run.stream))
+        run.trainer.fit(run.agent, datamodule=run.data)
         run.close(run.summary("finished", None))
     counted = switch.times[WARM_UP:]
     off, on = ([us for had, us in counted if had == which] for which in (False, True))
     added = statistics.median(b - a for a, b in zip(off, on, strict=False))
-    return statistics.median(off), added, added * run.stream.steps_a_batch
+    return statistics.median(off), added, added * run.stream.steps_a_round
 
 
 def main() -> None:
@@ -103,7 +102,7 @@ def main() -> None:
         f"Machine: {about['cpu']}, {about['cores']} cores, {about['memory_gib']} GiB. "
         f"Versions: {named}.",
         "",
-        "| setting | us an env step without | added | share | added to a Trainer step, us |",
+        "| setting | us an env step without | added | share | added to a round, us |",
         "|---|---:|---:|---:|---:|",
     ]
     for name, overrides in SETTINGS.items():

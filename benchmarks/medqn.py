@@ -63,8 +63,8 @@ def make(task: str, overrides: list[str]) -> Callable[[], None]:
         )
 
     def learn() -> None:
-        for number in range(UPDATES):
-            agent.training_step(memory.sample(32, 1), number)
+        for _ in range(UPDATES):
+            agent.learn(memory.sample(32, 1))
 
     return learn
 

@@ -11,17 +11,16 @@ loss as well as the critics', and n-step returns are off-policy without a correc
 import copy
 from typing import Any
 
-import lightning
 import numpy as np
 import torch
 from tensordict import TensorDict
 from torch import nn
 
-from rlmem.agents.batch import read_batch
+from rlmem.agents.base import Learner, read_batch
 from rlmem.networks import Actor, Critic
 
 
-class DDPG(lightning.LightningModule):
+class DDPG(Learner):
     """Deterministic actor-critic agent over a box of actions.
 
     Args:
@@ -40,7 +39,6 @@ class DDPG(lightning.LightningModule):
         generator: torch.Generator,
     ) -> None:
         super().__init__()
-        self.automatic_optimization = False
         self.cfg, self.low, self.high, self.generator = cfg, low, high, generator
         self.noise_scale = cfg.exploration_noise * (high - low) / 2
         hidden = list(cfg.network.hidden)
@@ -132,7 +130,7 @@ class DDPG(lightning.LightningModule):
             action = np.where(random[:, None], uniform, action)
         return np.clip(action, self.low, self.high).astype(np.float32)
 
-    def training_step(self, batch: TensorDict, batch_idx: int) -> dict[str, Any]:
+    def learn(self, batch: TensorDict) -> dict[str, Any]:
         """U gradient steps on a batch [U, B].
 
         Returns:
@@ -185,7 +183,7 @@ class DDPG(lightning.LightningModule):
         self.optimizer.step()
         autocast = torch.is_autocast_enabled(observation.device.type)
         if autocast:
-            # The Trainer's autocast region spans all U updates and caches the weights' bf16 copies.
+            # The Trainer's autocast region spans all updates and caches the weights' bf16 copies.
             torch.clear_autocast_cache()
         if update_policy:
             self.optimizer.zero_grad()

@@ -11,16 +11,15 @@ The agent knows neither storage nor environment: it takes a batch and gives TD e
 import copy
 from typing import Any
 
-import lightning
 import numpy as np
 import torch
 from tensordict import TensorDict
 
-from rlmem.agents.batch import read_batch
+from rlmem.agents.base import Learner, read_batch
 from rlmem.networks import make_network
 
 
-class DQN(lightning.LightningModule):
+class DQN(Learner):
     """Value-based agent over discrete actions.
 
     Args:
@@ -38,7 +37,6 @@ class DQN(lightning.LightningModule):
         input_scale: float = 1.0,
     ) -> None:
         super().__init__()
-        self.automatic_optimization = False
         self.cfg, self.num_actions = cfg, num_actions
         net = cfg.network
         self.online = make_network(
@@ -96,7 +94,7 @@ class DQN(lightning.LightningModule):
 
     explore = act  # training and evaluation differ in epsilon only
 
-    def training_step(self, batch: TensorDict, batch_idx: int) -> dict[str, Any]:
+    def learn(self, batch: TensorDict) -> dict[str, Any]:
         """One gradient step on each of U minibatches [U, B], or E where the batch has
         `consolidation` states [U, E, B', *observation_shape] of weight `consolidation_weight` [U].
 
@@ -195,7 +193,7 @@ class DQN(lightning.LightningModule):
             torch.nn.utils.clip_grad_norm_(self.online.parameters(), self.cfg.max_grad_norm)
         self.optimizer.step()
         if torch.is_autocast_enabled(loss.device.type):
-            # The Trainer's autocast region spans all U updates and caches the weights' bf16 copies.
+            # The Trainer's autocast region spans all updates and caches the weights' bf16 copies.
             torch.clear_autocast_cache()
 
 

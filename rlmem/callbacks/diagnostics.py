@@ -7,7 +7,6 @@ last. They are no part of the memory and do not count as its bytes.
 
 from typing import Any, NamedTuple
 
-import lightning
 import numpy as np
 import torch
 from tensordict import TensorDict
@@ -80,7 +79,7 @@ class _Draw(NamedTuple):
         return values
 
 
-class ReplayDiagnostics(lightning.Callback, MemoryObserver):
+class ReplayDiagnostics(MemoryObserver):
     """Follows what a memory holds and draws, and describes it when asked for a row.
 
     Args:
@@ -134,10 +133,8 @@ class ReplayDiagnostics(lightning.Callback, MemoryObserver):
         )
         self._drawn[newest] = self._minibatches
 
-    def on_train_batch_end(
-        self, trainer: Any, pl_module: Any, outputs: Any, batch: TensorDict, batch_idx: int
-    ) -> None:
-        """Keep what the agent learned from; a Trainer step may have no minibatch."""
+    def learned(self, batch: TensorDict, outputs: dict[str, Any]) -> None:
+        """Keep what the agent learned from; a round may have no minibatch."""
         if batch.shape[0]:
             self._newest = outputs, batch
 

@@ -2,33 +2,25 @@
 
 from typing import Any
 
-import lightning
 from omegaconf import DictConfig
+from tensordict import TensorDict
 
 from rlmem.data.stream import EnvStepStream
 
 
-class EpisodeTargets(lightning.Callback):
-    """Calls `agent.update_target()` at the end of each Trainer step in which an episode ended."""
+class EpisodeTargets:
+    """Calls `agent.update_target()` at the end of each round in which an episode ended."""
 
-    def __init__(self, stream: EnvStepStream) -> None:
-        self.stream = stream
+    def __init__(self, stream: EnvStepStream, agent: Any) -> None:
+        self.stream, self.agent = stream, agent
 
-    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        """Count from here; a resumed run's episodes before had their updates."""
-        self._episodes = self.stream.episodes.count
-
-    def on_train_batch_end(
-        self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
+    def learned(self, batch: TensorDict, outputs: dict[str, Any]) -> None:
         """Once, however many episodes ended."""
-        if self.stream.episodes.count > self._episodes:
-            self._episodes = self.stream.episodes.count
-            pl_module.update_target()
+        if self.stream.episode_ended:
+            self.agent.update_target()
 
 
-def target_updates(cfg: DictConfig, stream: EnvStepStream) -> list[EpisodeTargets]:
-    """The callback, where the configuration asks for it."""
-    agent = cfg.agent
-    asked = "target_update_every" in agent and agent.target_update_every == "episode"
-    return [EpisodeTargets(stream)] if asked else []
+def target_updates(cfg: DictConfig, stream: EnvStepStream, agent: Any) -> list[EpisodeTargets]:
+    """The listener, where the configuration asks for it."""
+    asked = "target_update_every" in cfg.agent and cfg.agent.target_update_every == "episode"
+    return [EpisodeTargets(stream, agent)] if asked else []

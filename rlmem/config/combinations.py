@@ -190,6 +190,6 @@ def check_schedule(values: Mapping[str, Any]) -> None:
         works = f"{', '.join(fits[:-1])} or {fits[-1]}" if len(fits) > 1 else fits[0]
         raise UserError(
             f"agent.train_every={train_every}{several} with env.num_envs={num_envs}: "
-            f"{env_steps} env steps a Trainer step cannot be shared evenly by {num_envs} envs; "
+            f"{env_steps} env steps a round cannot be shared evenly by {num_envs} envs; "
             f"use env.num_envs={works}"
         )

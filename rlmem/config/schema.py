@@ -138,6 +138,7 @@ class TrainerConfig:
 
     max_env_steps: int
     max_episodes: int | None
+    rounds: int
     accelerator: str
     precision: str
     threads: int | None

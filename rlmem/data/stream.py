@@ -1,8 +1,7 @@
 """The stream of batches: step the environments, write the memory, draw minibatches.
 
-One `next` is one Trainer step. The stream has a length, because Lightning prefetches a batch of a
-stream without one, and then the next prioritized sample would be drawn before this step's
-priorities are written; and iterating it has no effect before the first `next`.
+One `next` is one round; a Trainer step has one or more of them (`rlmem.data.module`). Iterating has
+no effect before the first `next`.
 
 Resuming exactly: no emulator of a vector env can be saved. Instead, every `reseed_every` env steps
 the running episodes are truncated and the environments are seeded anew from (seed, env_steps), and
@@ -35,8 +34,8 @@ class StreamConfig:
     max_env_steps: int
     learning_starts: int
     batch_size: int
-    updates: int  # minibatches a Trainer step
-    vector_steps: int  # steps of the vector env a Trainer step
+    updates: int  # minibatches a round
+    vector_steps: int  # steps of the vector env a round
     reseed_every: int
     reward_clip: bool
     max_episodes: int | None = None  # episodes after which the run is over as well
@@ -72,8 +71,10 @@ class EnvStepStream:
         self.stack = FrameStack(env.spec)
         self.episodes = EpisodeTracker(env.spec.num_envs)
         self.env_steps = 0
-        self.stop_requested = False
+        self.stop_requested = False  # the run ends before its next Trainer step
+        self.episode_ended = False  # in the last round
         self.seconds = {"act": 0.0, "env": 0.0, "insert": 0.0, "sample": 0.0}
+        self._step_began = 0  # env_steps when the Trainer step began
         self._rng = np.random.default_rng(derive_seed(config.seed, 1))
         self._seeded_at = -1  # env_steps when the envs were seeded; -1: seed before the next step
         self._actions: list[np.ndarray] = []  # since then, [E, ...] of this dtype each
@@ -85,13 +86,17 @@ class EnvStepStream:
         """Emulator frames so far."""
         return self.env_steps * self.env.spec.frames_per_step
 
+    def begin_step(self) -> None:
+        """A Trainer step begins."""
+        self._step_began = self.env_steps
+
     def crossed(self, every: int) -> bool:
-        """Whether the last Trainer step reached or passed a multiple of `every` env steps."""
-        return self.env_steps // every > (self.env_steps - self.steps_a_batch) // every
+        """Whether this Trainer step has reached or passed a multiple of `every` env steps."""
+        return self.env_steps // every > self._step_began // every
 
     @property
-    def steps_a_batch(self) -> int:
-        """Env steps of one Trainer step."""
+    def steps_a_round(self) -> int:
+        """Env steps of one round."""
         return self.config.vector_steps * self.env.spec.num_envs
 
     @property
@@ -102,15 +107,15 @@ class EnvStepStream:
         return enough or self.env_steps >= self.config.max_env_steps
 
     def __len__(self) -> int:
-        """Trainer steps left; with `max_episodes` there may be fewer."""
+        """Rounds left; with `max_episodes` there may be fewer."""
         left = 0 if self.over else self.config.max_env_steps - self.env_steps
-        return -(-left // self.steps_a_batch)
+        return -(-left // self.steps_a_round)
 
     def __iter__(self) -> "EnvStepStream":
         return self
 
     def __next__(self) -> TensorDict:
-        if self.stop_requested or self.over:
+        if self.over:
             raise StopIteration
         self._collect()
         return self._draw()
@@ -128,6 +133,7 @@ class EnvStepStream:
     def _collect(self) -> None:
         """Step the envs `vector_steps` times and write the transitions as one block."""
         rows = []
+        episodes, began = self.episodes.count, self.env_steps
         if self._seeded_at < 0:
             self._seed_envs()
         for _ in range(self.config.vector_steps):
@@ -137,7 +143,9 @@ class EnvStepStream:
             rows.append(self._step(action))
             self.seconds["act"] += acted - started
             self.seconds["env"] += time.perf_counter() - acted
-        if self.crossed(self.config.reseed_every):
+        self.episode_ended = self.episodes.count > episodes
+        every = self.config.reseed_every
+        if self.env_steps // every > began // every:
             self._cut(rows[-1])
         started = time.perf_counter()
         self.memory.extend(self._block(rows))
@@ -239,7 +247,7 @@ class EnvStepStream:
             self._seed_envs()
             for action in actions:
                 self._step(action)
-        self.env_steps = int(state_dict["env_steps"])
+        self.env_steps = self._step_began = int(state_dict["env_steps"])
         self._rng.bit_generator.state = state_dict["rng"]
         self.episodes.drain()
         self.episodes.count = int(state_dict["episodes"])

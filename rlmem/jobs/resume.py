@@ -28,6 +28,7 @@ FREE = (
     "checkpoint.keep_memory_when_finished",
     "trainer.max_env_steps",
     "trainer.max_episodes",
+    "trainer.rounds",
     "trainer.threads",
     "env.recommended.",
     "memory.sampler.beta_steps",

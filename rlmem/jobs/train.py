@@ -72,6 +72,12 @@ class Run:
             seed=cfg.seed,
             video_dir=run_dir / "videos" if evaluation.video else None,
         )
+        listeners = [
+            PriorityFeedback(memory),
+            *target_updates(cfg, self.stream, self.agent),
+            *([self.diagnostics] if self.diagnostics else []),
+        ]
+        self.data = EnvStepDataModule(self.stream, cfg.trainer.rounds, listeners)
         self.progress = Progress(self.stream, self.recorder, cfg.log.progress)
         self.signals = StopOnSignal(self.stream)
         self.trainer = lightning.Trainer(
@@ -83,11 +89,8 @@ class Run:
             enable_checkpointing=False,
             enable_progress_bar=False,
             enable_model_summary=False,
-            # Order matters: priorities and rows first, then scores, then the checkpoint of all.
+            # Order matters: rows first, then scores, then the checkpoint of all.
             callbacks=[
-                PriorityFeedback(memory),
-                *target_updates(cfg, self.stream),
-                *([self.diagnostics] if self.diagnostics else []),
                 self.recorder,
                 self.evaluation,
                 *map_images(cfg, run_dir, self.stream, self.loggers),
@@ -118,7 +121,7 @@ class Run:
 
     def fit(self) -> str:
         """Train to the end or to a signal; the status."""
-        self.trainer.fit(self.agent, datamodule=EnvStepDataModule(self.stream))
+        self.trainer.fit(self.agent, datamodule=self.data)
         self.progress.close()
         self.agent.to(self.trainer.strategy.root_device)
         self.signals.arm(training=False)

@@ -43,7 +43,7 @@ def test_each_inner_step_descends_the_td_loss_and_the_weighted_gap(inner: int) -
     # The bias is no part of the reference: it is held at 0.
     agent.online.head[0].bias.requires_grad_(False)
     agent.optimizer = torch.optim.SGD([agent.online.head[0].weight], lr=0.05)
-    agent.training_step(batch, 0)
+    agent.learn(batch)
     found = agent.online.head[0].weight.detach().numpy()
     np.testing.assert_allclose(found, reference(batch, 0.05), rtol=1e-4, atol=1e-6)
     assert agent.grad_steps == 1
@@ -52,8 +52,8 @@ def test_each_inner_step_descends_the_td_loss_and_the_weighted_gap(inner: int) -
 def test_without_weight_a_consolidating_step_is_a_plain_one() -> None:
     plain, other = make_agent(), make_agent()
     batch = consolidating(1, 0.0)
-    outputs = other.training_step(batch, 0)
-    expected = plain.training_step(make_batch(), 0)
+    outputs = other.learn(batch)
+    expected = plain.learn(make_batch())
     np.testing.assert_allclose(outputs["td_error"], expected["td_error"], rtol=1e-6)
     left, right = plain.online.state_dict(), other.online.state_dict()
     assert all(torch.allclose(left[n], right[n], atol=1e-7) for n in left)
@@ -64,7 +64,7 @@ def test_what_is_returned_is_from_before_the_first_step() -> None:
     batch = consolidating(3, 2.0)
     few = consolidating(3, 2.0)
     few["consolidation"] = few["consolidation"][:, :1]
-    a, b = often.training_step(batch, 0), once.training_step(few, 0)
+    a, b = often.learn(batch), once.learn(few)
     for name in ("td_error", "loss", "consolidation_loss"):
         assert torch.equal(a[name], b[name])
     states = batch["consolidation"][0, 0].numpy()
@@ -77,8 +77,8 @@ def test_a_strong_consolidation_holds_q_to_the_target_network() -> None:
     free, held = make_agent(*given), make_agent(*given)
     batch = consolidating(1, 1000.0, states=64)
     for _ in range(1000):
-        held.training_step(batch, 0)
-        free.training_step(make_batch(), 0)
+        held.learn(batch)
+        free.learn(make_batch())
 
     def gap(agent: DQN) -> float:
         return float((agent.online.head[0].weight.detach() - torch.tensor(TARGET)).abs().max())
@@ -89,7 +89,7 @@ def test_a_strong_consolidation_holds_q_to_the_target_network() -> None:
 def test_a_share_tau_of_the_way_is_gone_at_each_update_of_the_target() -> None:
     agent = make_agent("agent.tau=0.05", "agent.target_update_every=1", "agent.train_every=1")
     before = {name: value.clone() for name, value in agent.target.state_dict().items()}
-    agent.training_step(make_batch(), 0)
+    agent.learn(make_batch())
     online = agent.online.state_dict()
     for name, value in agent.target.state_dict().items():
         assert torch.allclose(value, before[name] + 0.05 * (online[name] - before[name]))
@@ -98,7 +98,7 @@ def test_a_share_tau_of_the_way_is_gone_at_each_update_of_the_target() -> None:
 def test_a_target_of_episodes_waits_to_be_told() -> None:
     agent = make_agent("agent.target_update_every=episode")
     for _ in range(300):
-        agent.training_step(make_batch(), 0)
+        agent.learn(make_batch())
     np.testing.assert_allclose(agent.target.head[0].weight, TARGET)
     agent.update_target()
     assert same(agent.target, agent.online)
@@ -106,8 +106,8 @@ def test_a_target_of_episodes_waits_to_be_told() -> None:
 
 def test_targets_are_clipped() -> None:
     batch = make_batch(rows=200)
-    wide = make_agent().training_step(batch, 0)["td_error"]
-    clipped = make_agent("agent.target_clip=[-1,0]").training_step(batch, 0)["td_error"]
+    wide = make_agent().learn(batch)["td_error"]
+    clipped = make_agent("agent.target_clip=[-1,0]").learn(batch)["td_error"]
     taken = (batch["observation"][0].numpy() @ ONLINE.T)[np.arange(200), batch["action"][0]]
     assert ((wide + taken)[0] > 0).any()
     np.testing.assert_allclose(clipped, np.clip(wide + taken, -1, 0) - taken, atol=1e-5)
@@ -115,7 +115,7 @@ def test_targets_are_clipped() -> None:
 
 def test_rmsprop_steps_as_torchs_centred_one() -> None:
     agent = make_agent("agent.optimizer=rmsprop", "agent.lr=0.01")
-    agent.training_step(make_batch(), 0)
+    agent.learn(make_batch())
     gradient = agent.online.head[0].weight.grad.numpy()
     mean, square = 0.05 * gradient, 0.05 * gradient**2
     expected = ONLINE - 0.01 * gradient / (np.sqrt(square - mean**2) + 0.01)

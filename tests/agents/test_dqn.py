@@ -67,7 +67,7 @@ def expected_td_error(batch: TensorDict, discount: float, double: bool = False) 
 
 
 def td_error_of(agent: DQN, batch: TensorDict) -> np.ndarray:
-    return agent.training_step(batch, 0)["td_error"][0].numpy()
+    return agent.learn(batch)["td_error"][0].numpy()
 
 
 def same(left: Any, right: Any) -> bool:
@@ -112,7 +112,7 @@ def test_a_truncation_is_bootstrapped() -> None:
 def test_the_loss_is_the_weighted_mean_square() -> None:
     batch = make_batch()
     batch["weight"] = torch.rand(1, 6, 1, generator=torch.Generator().manual_seed(0))
-    loss = make_agent().training_step(batch, 0)["loss"]
+    loss = make_agent().learn(batch)["loss"]
     weight = batch["weight"][0, :, 0].numpy()
     expected = (weight * expected_td_error(batch, GAMMA) ** 2).mean()
     assert loss.tolist() == pytest.approx([expected], rel=1e-5)
@@ -120,7 +120,7 @@ def test_the_loss_is_the_weighted_mean_square() -> None:
 
 def test_the_huber_loss_is_quadratic_to_one_and_linear_beyond() -> None:
     batch = make_batch(rows=50)
-    loss = make_agent("agent.loss=huber").training_step(batch, 0)["loss"]
+    loss = make_agent("agent.loss=huber").learn(batch)["loss"]
     size = np.abs(expected_td_error(batch, GAMMA))
     expected = np.where(size < 1, 0.5 * size**2, size - 0.5).mean()
     assert loss.tolist() == pytest.approx([expected], rel=1e-5)
@@ -128,7 +128,7 @@ def test_the_huber_loss_is_quadratic_to_one_and_linear_beyond() -> None:
 
 def test_transitions_of_weight_zero_teach_nothing() -> None:
     agent = make_agent()
-    agent.training_step(make_batch(weight=0.0), 0)
+    agent.learn(make_batch(weight=0.0))
     np.testing.assert_array_equal(agent.online.head[0].weight.detach().numpy(), ONLINE)
 
 
@@ -142,14 +142,14 @@ def test_an_update_moves_q_towards_its_target() -> None:
 
 def test_the_gradient_is_clipped_to_its_largest_norm() -> None:
     agent = make_agent("agent.max_grad_norm=0.01")
-    agent.training_step(make_batch(), 0)
+    agent.learn(make_batch())
     norm = torch.stack([p.grad.norm() for p in agent.online.parameters()]).norm()
     assert float(norm) == pytest.approx(0.01, rel=1e-3)
 
 
 def test_an_empty_batch_does_nothing() -> None:
     agent = make_agent()
-    outputs = agent.training_step(TensorDict({}, batch_size=[0, 6]), 0)
+    outputs = agent.learn(TensorDict({}, batch_size=[0, 6]))
     assert outputs["td_error"].shape == (0, 6)
     assert agent.grad_steps == 0
     np.testing.assert_array_equal(agent.online.head[0].weight.detach().numpy(), ONLINE)
@@ -158,8 +158,8 @@ def test_an_empty_batch_does_nothing() -> None:
 def test_two_minibatches_are_two_updates_one_after_the_other() -> None:
     together, apart = make_agent(), make_agent()
     batch = make_batch(updates=2)
-    outputs = together.training_step(batch, 0)
-    parts = [apart.training_step(batch[i : i + 1], i) for i in range(2)]
+    outputs = together.learn(batch)
+    parts = [apart.learn(batch[i : i + 1]) for i in range(2)]
     assert together.grad_steps == apart.grad_steps == 2
     assert outputs["td_error"].shape == (2, 6)
     assert torch.equal(outputs["td_error"], torch.cat([p["td_error"] for p in parts]))
@@ -175,7 +175,7 @@ def test_the_target_is_copied_every_so_many_env_steps_worth_of_updates(
     agent = make_agent(*overrides)
     for step in range(1, 2 * updates + 1):
         before = {name: value.clone() for name, value in agent.target.state_dict().items()}
-        agent.training_step(make_batch(), 0)
+        agent.learn(make_batch())
         if step % updates == 0:
             assert same(agent.target, agent.online)
         else:
@@ -226,7 +226,7 @@ def test_double_dueling_n_step_learns_on_frames() -> None:
     frames = torch.randint(256, (1, 2, 4, 84, 84), dtype=torch.uint8)
     batch["observation"] = frames
     batch["next", "observation"] = frames.flip(1)
-    outputs = agent.training_step(batch, 0)
+    outputs = agent.learn(batch)
     assert outputs["td_error"].shape == (1, 2)
     assert outputs["td_error"].isfinite().all()
 
@@ -235,8 +235,8 @@ def test_updates_in_one_autocast_region_each_see_the_weights_of_the_one_before()
     batch = make_batch(updates=2, rows=6)
     together, apart = make_agent("agent.lr=0.1"), make_agent("agent.lr=0.1")
     with torch.autocast("cpu", torch.bfloat16):
-        together.training_step(batch, 0)
+        together.learn(batch)
     for row in (batch[:1], batch[1:]):
         with torch.autocast("cpu", torch.bfloat16):
-            apart.training_step(row, 0)
+            apart.learn(row)
     assert torch.equal(together.online.head[0].weight, apart.online.head[0].weight)

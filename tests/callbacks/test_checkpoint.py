@@ -31,7 +31,7 @@ class Parts:
     def train(self, batches: int) -> "Parts":
         for _ in range(batches):
             batch = next(self.stream)
-            outputs = self.agent.training_step(batch, 0)
+            outputs = self.agent.learn(batch)
             if batch.shape[0]:
                 self.stream.memory.update_priority(batch["index"], outputs["td_error"])
         return self

@@ -57,7 +57,7 @@ def learn(diagnostics: ReplayDiagnostics, batch: TensorDict) -> None:
     """As an agent that learns from a batch [U, B], with TD errors 1, 2, ..."""
     error = torch.arange(1.0, 1 + batch.shape[1]).expand(batch.shape)
     outputs = {"td_error": error, "loss": torch.arange(float(batch.shape[0]))}
-    diagnostics.on_train_batch_end(None, None, outputs, batch, 0)
+    diagnostics.learned(batch, outputs)
 
 
 def draw(
@@ -129,7 +129,7 @@ def test_a_row_tells_of_the_newest_minibatch_since_the_last_row() -> None:
     memory.extend(vector_block(8))
     memory.sampler.slots = [[0, 1], [2, 3]]
     learn(diagnostics, memory.sample(2, 2))
-    diagnostics.on_train_batch_end(None, None, {}, TensorDict({}, batch_size=[0, 2]), 1)
+    diagnostics.learned(TensorDict({}, batch_size=[0, 2]), {})
     memory.extend(vector_block(5))
     row = diagnostics.columns()
     assert (row["loss"], row["td_error_mean"], row["sample_age_max"]) == (1.0, 1.5, 5)

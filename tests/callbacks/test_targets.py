@@ -7,29 +7,30 @@ import pytest
 
 from rlmem.callbacks.targets import EpisodeTargets, target_updates
 from rlmem.config import compose
+from rlmem.data.module import TrainerSteps
 from tests.data.helpers import ScriptedEnv, make_stream
 from tests.data.test_stream import ring
 
 
-def updates(*lengths: int, vector_steps: int = 1, before: int = 0) -> list[int]:
-    """Env steps at which the target is updated; training starts after `before` Trainer steps."""
+def updates(*lengths: int, vector_steps: int = 1, rounds: int = 1, before: int = 0) -> list[int]:
+    """Env steps at which the target is updated; training starts after `before` rounds."""
     stream = make_stream(ScriptedEnv(*lengths), ring(len(lengths)), vector_steps=vector_steps)
     for _ in range(before):
         next(stream)
     found: list[int] = []
-    agent = SimpleNamespace(update_target=lambda: found.append(stream.env_steps))
-    callback = EpisodeTargets(stream)
-    callback.on_train_start(None, agent)
-    for batch in stream:
-        callback.on_train_batch_end(None, agent, {}, batch, 0)
+    agent: Any = SimpleNamespace(update_target=lambda: found.append(stream.env_steps))
+    for step in TrainerSteps(stream, rounds, [EpisodeTargets(stream, agent)]):
+        for batch in step:
+            step.learned(batch, {})
     return found
 
 
-def test_the_target_is_updated_at_each_episodes_end() -> None:
-    assert updates(9) == [9, 18, 27, 36, 45, 54, 63, 72, 81, 90, 99]
+@pytest.mark.parametrize("rounds", [1, 7])
+def test_the_target_is_updated_at_each_episodes_end(rounds: int) -> None:
+    assert updates(9, rounds=rounds) == [9, 18, 27, 36, 45, 54, 63, 72, 81, 90, 99]
 
 
-def test_once_a_trainer_step_however_many_episodes_end_in_it() -> None:
+def test_once_a_round_however_many_episodes_end_in_it() -> None:
     assert updates(10, 10, 15) == [30, 45, 60, 90]
     assert updates(4, vector_steps=10) == [10, 20, 30, 40, 50, 60, 70, 80, 90, 100]
 
@@ -46,6 +47,6 @@ def test_a_resumed_run_had_its_updates_before() -> None:
         (["agent=ddpg", "env=reacher"], 0),
     ],
 )
-def test_only_a_run_that_asks_has_the_callback(given: list[str], count: int) -> None:
+def test_only_a_run_that_asks_has_the_listener(given: list[str], count: int) -> None:
     stream: Any = make_stream(ScriptedEnv(9), ring(1))
-    assert len(target_updates(compose("train", given), stream)) == count
+    assert len(target_updates(compose("train", given), stream, None)) == count

@@ -61,7 +61,7 @@ MISTAKES = {
     "env=mujoco": "env.task is not set; give it, such as env.task=Hopper",
     # combinations
     "env=pong memory.capacity=10": "less than one batch, agent.batch_size=32; use memory.capacity=",
-    "env=pong env.num_envs=3": "agent.train_every=4 with env.num_envs=3: 4 env steps a Trainer",
+    "env=pong env.num_envs=3": "agent.train_every=4 with env.num_envs=3: 4 env steps a round",
     "trainer.max_env_steps=500": "agent.learning_starts=1000: the run ends before, at trainer",
     "memory=her env=bit_flip env.terminal_reward=1": "env.terminal_reward=1.0: memory=her makes re",
     "agent=ddpg env=pong": "agent=ddpg: its actions are continuous, those of env=pong are discrete",

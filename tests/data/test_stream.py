@@ -12,7 +12,7 @@ from tensordict import TensorDict
 
 from rlmem.callbacks.priorities import PriorityFeedback
 from rlmem.config import compose
-from rlmem.data.module import EnvStepDataModule
+from rlmem.data.module import EnvStepDataModule, TrainerSteps
 from rlmem.data.stream import derive_seed
 from rlmem.envs import make_env
 from rlmem.jobs import build
@@ -76,11 +76,47 @@ def test_batches_are_empty_while_the_memory_cannot_be_sampled() -> None:
     assert next(stream).shape == (0, 8)
 
 
-def test_a_requested_stop_ends_the_stream() -> None:
+@pytest.mark.parametrize(("rounds", "steps"), [(1, [1] * 50), (8, [8] * 6 + [2]), (99, [50])])
+def test_a_trainer_step_has_so_many_rounds(rounds: int, steps: list[int]) -> None:
     stream = make_stream(ScriptedEnv(5, 7), ring())
-    next(stream)
-    stream.stop_requested = True
-    assert list(stream) == []
+    trainer_steps = TrainerSteps(stream, rounds, [])
+    assert len(trainer_steps) == len(steps)
+    assert [len(list(step)) for step in trainer_steps] == steps
+    assert len(trainer_steps) == 0
+
+
+def test_a_round_is_played_when_it_is_asked_for() -> None:
+    stream = make_stream(ScriptedEnv(5, 7), ring())
+    for step in TrainerSteps(stream, 5, []):
+        before = stream.env_steps
+        for number, _ in enumerate(step, start=1):
+            assert stream.env_steps == before + 2 * number
+
+
+def test_a_requested_stop_ends_the_run_after_a_whole_trainer_step() -> None:
+    stream = make_stream(ScriptedEnv(5, 7), ring())
+    steps = TrainerSteps(stream, 5, [])
+    for _ in next(steps):
+        stream.stop_requested = True
+    assert stream.env_steps == 10
+    assert list(steps) == []
+
+
+@pytest.mark.parametrize("lower", [True, False])
+def test_only_learning_is_done_in_the_trainers_precision(lower: bool) -> None:
+    stream = make_stream(ScriptedEnv(5, 7), ring())
+    seen: list[bool] = []
+    policy = stream.policy
+
+    def noted(*args: Any) -> np.ndarray:
+        seen.append(torch.is_autocast_enabled("cpu"))
+        return policy(*args)
+
+    stream.policy = noted
+    with torch.autocast("cpu", torch.bfloat16, enabled=lower):
+        for _ in next(TrainerSteps(stream, 3, [])):
+            assert torch.is_autocast_enabled("cpu") == lower
+    assert seen == [False] * 3
 
 
 def test_a_block_is_time_major_and_follows_the_environments() -> None:
@@ -125,9 +161,20 @@ def test_the_seeds_are_those_of_the_run_and_the_env_steps() -> None:
     assert not set(first) & set(other)
 
 
-def test_crossed_says_once_when_a_multiple_of_an_interval_is_reached() -> None:
+@pytest.mark.parametrize(
+    ("rounds", "ends"),
+    [(1, [10, 20, 30, 40]), (3, [12, 24, 30, 40]), (5, [10, 20, 30, 40]), (99, [40])],
+)
+def test_crossed_says_once_when_a_multiple_of_an_interval_is_reached(
+    rounds: int, ends: list[int]
+) -> None:
     stream = make_stream(ScriptedEnv(100, 100), ring(), max_env_steps=40)
-    assert [stream.crossed(10) for _ in stream] == [False, False, False, False, True] * 4
+    found = []
+    for step in TrainerSteps(stream, rounds, []):
+        list(step)
+        if stream.crossed(10):
+            found.append(stream.env_steps)
+    assert found == ends
 
 
 @pytest.mark.parametrize(("clip", "stored"), [(True, 1.0), (False, REWARD)])
@@ -179,7 +226,8 @@ def test_the_sampler_is_annealed_by_env_steps() -> None:
         assert sampler.beta == pytest.approx(stream_memory.transitions_seen / 100)
 
 
-def test_priorities_are_written_before_the_next_draw(tmp_path: Path) -> None:
+@pytest.mark.parametrize("rounds", [1, 8])
+def test_priorities_are_written_before_the_next_draw(rounds: int, tmp_path: Path) -> None:
     overrides = ["memory=per", "agent.learning_starts=64", "trainer.max_env_steps=100"]
     overrides += ["agent.batch_size=64", "agent.train_every=1", "agent.updates_per_step=1"]
     cfg = compose("train", overrides)
@@ -205,10 +253,9 @@ def test_priorities_are_written_before_the_next_draw(tmp_path: Path) -> None:
         enable_checkpointing=False,
         enable_progress_bar=False,
         enable_model_summary=False,
-        callbacks=[PriorityFeedback(memory)],
         default_root_dir=tmp_path,
     )
-    trainer.fit(agent, datamodule=EnvStepDataModule(stream))
+    trainer.fit(agent, datamodule=EnvStepDataModule(stream, rounds, [PriorityFeedback(memory)]))
     assert [name for name, _ in events] == ["draw", "write"] * 37
     for (_, batch), (_, index) in zip(events[::2], events[1::2], strict=True):
         assert torch.equal(batch["index"], index)
@@ -280,8 +327,18 @@ def test_a_seed_depends_on_every_part() -> None:
     assert derive_seed(0, 1) == derive_seed(0, 1)
 
 
-def test_the_data_module_leaves_a_batch_on_the_cpu_as_it_is() -> None:
-    stream = make_stream(ScriptedEnv(5, 7), ring())
-    batch, module = next(stream), EnvStepDataModule(stream)
-    assert module.transfer_batch_to_device(batch, torch.device("cpu"), 0) is batch
-    assert module.train_dataloader() is stream
+@pytest.mark.parametrize(("device", "moved"), [("cpu", 0), ("cuda", 4)])
+def test_the_data_module_moves_batches_to_the_trainers_device(
+    device: str, moved: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = EnvStepDataModule(make_stream(ScriptedEnv(5, 7), ring()), 4)
+    step = module.transfer_batch_to_device(next(module.train_dataloader()), torch.device(device), 0)
+    asked: list[torch.device] = []
+
+    def to(batch: TensorDict, where: torch.device, *, non_blocking: bool) -> TensorDict:
+        asked.append(where)
+        return batch
+
+    monkeypatch.setattr(TensorDict, "to", to)
+    assert len(list(step)) == 4
+    assert asked == [torch.device(device)] * moved

@@ -146,6 +146,7 @@ def test_a_crash_goes_on_from_the_last_save(whole: Path, interrupted: Path, tmp_
         ["none"],
         ["cer"],
         ["per_rank"],
+        ["per", "trainer.rounds=7"],
         ["gwr"],
         ["medqn_u", "agent.optimizer=rmsprop", "agent.tau=0.1"],
         ["medqn_r", "memory.consolidation.inner_steps=2"],

@@ -13,7 +13,7 @@ from rlmem.agents.dqn import DQN
 from rlmem.config import compose, run_hydra
 from rlmem.errors import UserError
 from rlmem.jobs.train import train
-from tests.jobs.helpers import TINY, TINY_ATARI, TINY_GWR, rows_of, run, summary_of
+from tests.jobs.helpers import TINY, TINY_ATARI, TINY_GWR, assert_same_run, rows_of, run, summary_of
 
 ROOT = Path(__file__).parents[2]
 MEMORIES = ["none", "uniform", "cer", "per", "per_rank", "gwr", "medqn_u", "medqn_r"]
@@ -46,6 +46,16 @@ def test_several_updates_a_trainer_step_keep_the_ratio(tmp_path: Path) -> None:
     summary = run(tmp_path, "memory=per", "agent.updates_per_step=4", "env.num_envs=2")
     assert summary["env_steps"] == 300
     assert summary["grad_steps"] == 204  # 4 from env step 100 on, every 4
+
+
+@slow
+@pytest.mark.parametrize("memory", ["per", "none", "gwr"])
+def test_rounds_share_a_trainer_step_and_change_nothing_else(memory: str, tmp_path: Path) -> None:
+    given = [f"memory={memory}", "agent.target_update_every=episode", "log.every=50"]
+    given += ["checkpoint.keep_memory_when_finished=true", "evaluation.every=100"]
+    run(tmp_path / "one", *given)
+    run(tmp_path / "ten", *given, "trainer.rounds=10")
+    assert_same_run(tmp_path / "one", tmp_path / "ten")
 
 
 @slow

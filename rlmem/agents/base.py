@@ -1,0 +1,54 @@
+"""What every agent does in a Trainer step, and what it reads of a batch."""
+
+from typing import Any
+
+import lightning
+import torch
+from tensordict import TensorDict
+
+from rlmem.data.module import Rounds
+
+
+class Learner(lightning.LightningModule):
+    """Learns from the batches of a Trainer step as they come; optimizes by itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.automatic_optimization = False
+
+    def training_step(self, rounds: Rounds, batch_idx: int) -> dict[str, Any]:
+        """Learn from each batch before the next is played for; what `learn` gave of the last."""
+        outputs: dict[str, Any] = {}
+        for batch in rounds:
+            outputs = self.learn(batch)
+            rounds.learned(batch, outputs)
+        return outputs
+
+    def learn(self, batch: TensorDict) -> dict[str, Any]:
+        """Gradient steps on a batch [U, B], U >= 0.
+
+        Returns:
+            `td_error` float32 [U, B] and `loss` [U], detached.
+        """
+        raise NotImplementedError
+
+
+def read_batch(batch: TensorDict, discounts: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """The columns of a batch [U, B] that need no gradient, for all U minibatches at once.
+
+    Args:
+        discounts: [n_step + 1], gamma to the power of the steps that a transition spans.
+
+    Returns:
+        observation, next observation [U, B, ...], reward, discount and weight [U, B]. The discount
+        is 0 where the episode terminated, and there only: a truncated one is bootstrapped from.
+    """
+    following: Any = batch["next"]
+    terminated = following["terminated"].squeeze(-1)
+    return (
+        batch["observation"],
+        following["observation"],
+        following["reward"].squeeze(-1),
+        discounts[batch["steps_to_next"].squeeze(-1)] * ~terminated,
+        batch["weight"].squeeze(-1),
+    )
