@@ -32,6 +32,7 @@ NO_SETTING = (
     "evaluation.",
     "checkpoint.",
     "trainer.threads",
+    "trainer.rounds",
     "env.recommended.",
     "hparams_search",
     "objective",

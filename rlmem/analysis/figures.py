@@ -1,5 +1,6 @@
 """The figures of a report, drawn with matplotlib. Artists of a cell carry its number as SVG id."""
 
+import itertools
 from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
@@ -124,7 +125,10 @@ def _gid(cell: Cell, what: str, axes: Axes) -> str:
 
 @rc_context(STYLE)
 def return_against_bytes(cells: Sequence[Cell]) -> Figure | None:
-    """Final return over peak bytes with the Pareto frontier; None without two points."""
+    """Final return over peak bytes with the Pareto frontier; None without a point.
+
+    The shape of a point is its memory's; points of the frontier are larger.
+    """
     points = [
         (cell, cell.mean("memory_bytes_peak"), cell.return_mean)
         for cell in cells
@@ -139,12 +143,15 @@ def return_against_bytes(cells: Sequence[Cell]) -> Figure | None:
     best = pareto_frontier(cost, gain)
     edge = [*cost[best], cost.max()], [*gain[best], gain[best][-1]]
     at.step(*edge, where="post", color="0.6", linewidth=1, zorder=0)
+    memories = dict.fromkeys(cell.memory for cell, _, _ in points)
+    shapes = dict(zip(memories, itertools.cycle("osD^vPX*<>")))
     for k, (cell, size, estimate) in enumerate(points):
         at.errorbar(
             size,
             estimate.value,
             _errors(estimate),
-            marker="o" if k in best else ".",
+            marker=shapes[cell.memory],
+            markersize=9 if k in best else 5,
             color=cell.colour,
             capsize=2,
             gid=_gid(cell, "point", at),

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from rlmem.analysis.cells import Cell, make_cells
+from rlmem.analysis.figures import return_against_bytes
 from rlmem.analysis.runs import collect
 from tests.analysis.helpers import make_run
 
@@ -21,7 +22,8 @@ def labels_of(folder: Path) -> list[tuple[str, int]]:
 def test_seeds_of_a_setting_are_one_cell(tmp_path: Path) -> None:
     for seed in range(3):
         for memory in ("uniform", "per"):
-            make_run(tmp_path / f"{memory}{seed}", memory, seed, config={"log.every": seed})
+            config = {"log.every": seed, "trainer.rounds": 1 + seed}
+            make_run(tmp_path / f"{memory}{seed}", memory, seed, config=config)
     assert labels_of(tmp_path) == [("per", 3), ("uniform", 3)]
 
 
@@ -141,3 +143,22 @@ def test_an_environment_with_other_arguments_is_another_one(tmp_path: Path) -> N
         make_run(tmp_path / f"r{bits}", "her", 0, config={"env": env, "label": "HER"})
     cells = make_cells(collect([tmp_path]).runs)
     assert [cell.env_id for cell in cells] == ["CartPole-v1, bits=5", "CartPole-v1, bits=15"]
+
+
+def test_the_shape_of_a_point_is_its_memorys_and_the_frontiers_points_are_larger(
+    tmp_path: Path,
+) -> None:
+    for name, memory, size, final in (
+        ("a", "gwr", 1000, 9.0),
+        ("b", "gwr", 2000, 4.0),
+        ("c", "uniform", 3000, 9.5),
+    ):
+        make_run(tmp_path / name, memory, size=size, final=final, config={"agent.lr": size})
+    drawn = return_against_bytes(cells_of(tmp_path))
+    assert drawn is not None
+    points = {
+        line.get_xdata()[0]: (line.get_marker(), line.get_markersize())
+        for line in (container.lines[0] for container in drawn.axes[0].containers)
+    }
+    assert points[1000][0] == points[2000][0] != points[3000][0]
+    assert points[1000][1] == points[3000][1] > points[2000][1]
