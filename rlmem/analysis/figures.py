@@ -158,8 +158,8 @@ def return_against_bytes(cells: Sequence[Cell]) -> Figure | None:
             label=short(cell.label),
         )
     if len(points) > MOST_IN_LEGEND:
-        for k in best:
-            at.annotate(short(points[k][0].label), (cost[k], gain[k]), xytext=(6, 4), size=7,
+        for k, above in zip(best, itertools.cycle((4, -10))):  # neighbours may be near
+            at.annotate(short(points[k][0].label), (cost[k], gain[k]), xytext=(6, above), size=7,
                         textcoords="offset points")  # fmt: skip
     if cost.min() > 0 and cost.max() / cost.min() > 8:
         at.set_xscale("log", base=2)
