@@ -109,7 +109,7 @@ CONTENDERS = {
     "plain PyTorch, a batch's figures each step": lambda: plain(True),
     "plain PyTorch, no figures": lambda: plain(False),
     "rlmem, figures every 50 steps": lambda: rlmem("log.every=50"),
-    "rlmem, figures each step": lambda: rlmem("log.every=1"),
+    "rlmem, figures each step": lambda: rlmem("log.every=1", "trainer.rounds=1"),
 }
 
 

@@ -1,5 +1,6 @@
 """What every agent does in a Trainer step, and what it reads of a batch."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import lightning
@@ -31,6 +32,12 @@ class Learner(lightning.LightningModule):
             `td_error` float32 [U, B] and `loss` [U], detached.
         """
         raise NotImplementedError
+
+
+def drop_gradients(parameters: Iterable[torch.Tensor]) -> None:
+    """What `optimizer.zero_grad()` does, without its profiling, which costs more."""
+    for parameter in parameters:
+        parameter.grad = None
 
 
 def read_batch(batch: TensorDict, discounts: torch.Tensor) -> tuple[torch.Tensor, ...]:

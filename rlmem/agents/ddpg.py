@@ -16,7 +16,7 @@ import torch
 from tensordict import TensorDict
 from torch import nn
 
-from rlmem.agents.base import Learner, read_batch
+from rlmem.agents.base import Learner, drop_gradients, read_batch
 from rlmem.networks import Actor, Critic
 
 
@@ -178,7 +178,7 @@ class DDPG(Learner):
         loss = sum((weight * error.square()).mean() for error in td_errors)
         assert isinstance(loss, torch.Tensor)
         # The raw optimizer: Lightning's wrapper costs a tenth of a small network's step.
-        self.optimizer.zero_grad()
+        drop_gradients(self._online)
         loss.backward()
         self.optimizer.step()
         autocast = torch.is_autocast_enabled(observation.device.type)
@@ -186,7 +186,7 @@ class DDPG(Learner):
             # The Trainer's autocast region spans all updates and caches the weights' bf16 copies.
             torch.clear_autocast_cache()
         if update_policy:
-            self.optimizer.zero_grad()
+            drop_gradients(self._online)
             value = self.critics[0](observation, self.actor(observation))
             # Only the actor's gradients: the critics' would be worked out and thrown away.
             (weight * value).mean().neg().backward(inputs=self._actor_parameters)

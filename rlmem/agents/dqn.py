@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from tensordict import TensorDict
 
-from rlmem.agents.base import Learner, read_batch
+from rlmem.agents.base import Learner, drop_gradients, read_batch
 from rlmem.networks import make_network
 
 
@@ -59,6 +59,7 @@ class DQN(Learner):
             else max(1, round(cfg.target_update_every / cfg.train_every))
         )
         self.optimizer = make_optimizer(cfg, self.online)
+        self._weights = list(self.online.parameters())  # made once, not at each update
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """That of the online network."""
@@ -187,10 +188,10 @@ class DQN(Learner):
 
     def _step(self, loss: torch.Tensor) -> None:
         # The raw optimizer: Lightning's wrapper costs a tenth of a small network's step.
-        self.optimizer.zero_grad()
+        drop_gradients(self._weights)
         loss.backward()
         if self.cfg.max_grad_norm is not None:
-            torch.nn.utils.clip_grad_norm_(self.online.parameters(), self.cfg.max_grad_norm)
+            torch.nn.utils.clip_grad_norm_(self._weights, self.cfg.max_grad_norm)
         self.optimizer.step()
         if torch.is_autocast_enabled(loss.device.type):
             # The Trainer's autocast region spans all updates and caches the weights' bf16 copies.
