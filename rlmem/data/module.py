@@ -81,8 +81,8 @@ class EnvStepDataModule(lightning.LightningDataModule):
 
     Args:
         stream: see `EnvStepStream`. There are no DataLoader workers: each would copy the memory.
-        rounds: rounds of playing and learning a Trainer step. A Trainer step costs some 0.2 ms,
-            more than the update of a small network; the run is the same whatever their number.
+        rounds: rounds of playing and learning a Trainer step, which costs some 0.2 ms by itself;
+            what is learned is the same whatever their number.
         listeners: see `Rounds`.
     """
 

@@ -215,7 +215,7 @@ def _map(
         scale = 1.0  # the paper's: its thresholds are of unscaled vectors
     if contexts == "auto":  # a stack of frames holds its past
         contexts = 0 if pixels else 4
-    if prototype == "auto":  # an average of frames does not compress: 16 times the bytes
+    if prototype == "auto":  # an average of frames does not compress
         prototype = "exemplar" if pixels else "moving"
     own_keys = kind == "identity" and spec.dtype == np.float32 and spec.input_scale == 1.0
     storage = MapStorage(

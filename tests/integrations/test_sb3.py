@@ -4,11 +4,10 @@ import copy
 import importlib
 import itertools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 import numpy as np
 import pytest
 import torch
@@ -20,81 +19,16 @@ pytest.importorskip("stable_baselines3")
 
 from stable_baselines3 import DQN
 from stable_baselines3.common.buffers import NStepReplayBuffer, ReplayBuffer
-from stable_baselines3.common.callbacks import StopTrainingOnMaxEpisodes
 from stable_baselines3.common.vec_env import (
-    DummyVecEnv,
     VecEnv,
     VecFrameStack,
     VecNormalize,
-    VecTransposeImage,
 )
 
 from rlmem.integrations.sb3 import CompressedReplayBuffer, FrameReplayBuffer
+from tests.integrations.sb3 import Step, make, screens, steps_of, vectors
 
 BUFFERS = [CompressedReplayBuffer, FrameReplayBuffer]
-Step = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, list[dict[str, Any]]]
-
-
-class Screens(gymnasium.Env):
-    """Frames drawn from five, a blank one among them, so that frames repeat across resets.
-
-    An episode terminates at random, or a `TimeLimit` of 9 cuts it.
-    """
-
-    def __init__(self, channels: int = 1, size: int = 36) -> None:
-        pool = np.random.default_rng(0).integers(0, 256, (5, size, size, channels), np.uint8)
-        self.pool = np.where(np.arange(5)[:, None, None, None] == 0, 0, pool).astype(np.uint8)
-        self.observation_space = spaces.Box(0, 255, pool.shape[1:], np.uint8)
-        self.action_space = spaces.Discrete(3)
-
-    def _frame(self) -> np.ndarray:
-        return self.pool[self.np_random.integers(5)]
-
-    def reset(self, **options: Any) -> tuple[np.ndarray, dict[str, Any]]:
-        super().reset(**options)
-        return self._frame(), {}
-
-    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        ends = self.np_random.random() < 0.1
-        return self._frame(), float(self.np_random.normal() + action), ends, False, {}
-
-
-def screens(
-    num_envs: int, stack: int = 4, *, channels_first: bool = True, **options: Any
-) -> VecEnv:
-    """Stacked screens with time limits, as DQN("CnnPolicy") gets them."""
-    make = lambda: gymnasium.wrappers.TimeLimit(Screens(**options), 9)  # noqa: E731
-    env: VecEnv = DummyVecEnv([make] * num_envs)
-    if stack > 1:
-        env = VecFrameStack(env, stack)
-    return VecTransposeImage(env) if channels_first else env
-
-
-def vectors(num_envs: int) -> VecEnv:
-    """CartPole with a time limit that cuts episodes."""
-    make = lambda: gymnasium.make("CartPole-v1", max_episode_steps=15)  # noqa: E731
-    return DummyVecEnv([make] * num_envs)
-
-
-def steps_of(env: VecEnv, count: int, seed: int = 0) -> Iterator[Step]:
-    """What SB3 adds to a buffer, `count` times."""
-    env.seed(seed)
-    env.action_space.seed(seed)
-    observation = env.reset().copy()
-    for _ in range(count):
-        action = np.array([env.action_space.sample() for _ in range(env.num_envs)])
-        following, reward, done, infos = env.step(action)
-        final = following.copy()
-        for i in np.flatnonzero(done):
-            final[i] = infos[i]["terminal_observation"]
-        yield observation, final, action, reward, done, infos
-        observation = following.copy()
-
-
-def make(kind: type[ReplayBuffer], env: VecEnv, size: int, **options: Any) -> Any:
-    """A buffer of `size` transitions for an environment."""
-    spaces_of = env.observation_space, env.action_space
-    return kind(size, *spaces_of, device="cpu", n_envs=env.num_envs, **options)
 
 
 def assert_same(own: Any, reference: Any, normalizer: VecNormalize | None = None) -> None:
@@ -376,64 +310,6 @@ def test_budget_keeps_the_newest(kind: type[CompressedReplayBuffer]) -> None:
         newest = values[-count:].reshape(3 * count, -1)[theirs]
         np.testing.assert_array_equal(sample[name].reshape(3 * count, -1)[ours], newest)
     assert own.sample(64).observations.shape == (64, 4, 36, 36)
-
-
-def weights_after(env: VecEnv, policy: str, count: int, learns: int = 1, **options: Any) -> Any:
-    """Parameters of a DQN that was trained with a buffer, and the buffer."""
-    model = DQN(
-        policy,
-        env,
-        buffer_size=150,
-        learning_starts=40,
-        target_update_interval=50,
-        batch_size=16,
-        seed=0,
-        device="cpu",
-        **options,
-    )
-    for _ in range(learns):
-        model.learn(count)
-    return torch.cat([p.detach().reshape(-1) for p in model.policy.parameters()]), model
-
-
-@pytest.mark.parametrize(
-    ("policy", "env_of", "count", "options"),
-    [
-        ("CnnPolicy", lambda: screens(3, channels_first=False), 300, {"frame_stack": 4}),
-        ("MlpPolicy", lambda: vectors(1), 400, {}),
-        ("MlpPolicy", lambda: VecNormalize(vectors(2)), 400, {}),
-    ],
-    ids=["images", "vectors", "normalized"],
-)
-def test_a_run_is_the_same_run(
-    policy: str, env_of: Callable[[], VecEnv], count: int, options: dict[str, Any]
-) -> None:
-    expected, _ = weights_after(env_of(), policy, count)
-    own = {"replay_buffer_class": CompressedReplayBuffer, "replay_buffer_kwargs": options}
-    found, model = weights_after(env_of(), policy, count, **own)
-    assert torch.equal(found, expected)
-    assert isinstance(model.replay_buffer, CompressedReplayBuffer)
-
-
-def test_optimize_memory_usage_handles_timeouts_and_learns_on() -> None:
-    expected, _ = weights_after(screens(1), "CnnPolicy", 120, learns=2)
-    options: dict[str, Any] = {
-        "replay_buffer_class": CompressedReplayBuffer,
-        "replay_buffer_kwargs": {"frame_stack": 4},
-        "optimize_memory_usage": True,
-    }
-    with pytest.warns(UserWarning, match="last trajectory"):
-        found, _ = weights_after(screens(1), "CnnPolicy", 120, learns=2, **options)
-    assert torch.equal(found, expected)
-
-
-def test_learning_on_after_a_callback_stopped() -> None:
-    options: dict[str, Any] = {"replay_buffer_class": CompressedReplayBuffer}
-    model = DQN("MlpPolicy", vectors(1), buffer_size=100, seed=0, device="cpu", **options)
-    model.learn(10_000, callback=StopTrainingOnMaxEpisodes(2))
-    model.learn(50, reset_num_timesteps=False)
-    assert model.replay_buffer is not None
-    assert model.replay_buffer.size() == model.num_timesteps - 1  # the stopped step is not stored
 
 
 def test_options_are_checked() -> None:
