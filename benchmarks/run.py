@@ -79,6 +79,7 @@ def training(task: str, steps: int | None) -> Benchmark:
         script("bare", "bare_classic.py"),
         script("bare, groups of 8", "bare_classic.py", *group),
         script("rlmem, updates_per_step=1", "rlmem_train.py"),
+        script("rlmem, updates_per_step=1, rounds=8", "rlmem_train.py", "--rounds", "8"),
         script("rlmem, updates_per_step=8", "rlmem_train.py", *group),
         script("cleanrl style", "peers/cleanrl.py"),
         script("sb3", "peers/sb3.py"),
