@@ -82,7 +82,7 @@ def _study(name: str, only: str, workers: int) -> int:
     except UserError as error:
         print(f"rlmem: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit):
         print("rlmem: interrupted; the same command goes on", file=sys.stderr)
         return 130
     if report:

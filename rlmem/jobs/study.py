@@ -9,6 +9,7 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import threading
 import time
 import traceback
 from collections.abc import Iterator, Sequence
@@ -28,14 +29,22 @@ from rlmem.jobs.study_file import Job, Study, slug
 from rlmem.jobs.summary import read_summary
 from rlmem.units import readable_seconds
 
+_told_to_end = threading.Event()  # in a worker: by a signal that ended its job
+
 
 def run_job(job: Job) -> str | None:
     """Train one job to its end in this process; the error's line if it failed.
 
     What it prints goes to log.txt in its folder. A run that was cut off goes on.
+
+    Raises:
+        SystemExit: a signal ended and saved it. The pool may have handed this worker another job
+            already, which is then not begun.
     """
     from rlmem.jobs.train import train
 
+    if _told_to_end.is_set():
+        raise SystemExit(1)
     job.folder.mkdir(parents=True, exist_ok=True)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     clear_error(job.folder)
@@ -52,9 +61,9 @@ def run_job(job: Job) -> str | None:
             cfg = compose("train", given)
             check(cfg)
             train(cfg)
-        except SystemExit as exc:  # a signal: the run is saved, and no other may begin here
-            log.flush()
-            os._exit(exc.code if isinstance(exc.code, int) else 1)
+        except SystemExit:
+            _told_to_end.set()
+            raise
         except Exception as exc:
             what = str(exc) if isinstance(exc, UserError) else f"{type(exc).__name__}: {exc}"
             line = " ".join(what.split())
@@ -77,7 +86,7 @@ def run_study(study: Study, columns: Sequence[str], workers: int) -> list[tuple[
                 jobs = [job for job in kind(column) if not job.done]
                 try:
                     failed += _run_all(pool, jobs, column)
-                except KeyboardInterrupt:
+                except (KeyboardInterrupt, SystemExit):
                     pool.shutdown(cancel_futures=True)
                     raise
                 except BrokenProcessPool:

@@ -144,7 +144,8 @@ def test_a_study_that_is_terminated_leaves_a_checkpoint_and_no_process(tmp_path:
         and "spawn_main" in " ".join(child.cmdline())
     )  # fmt: skip
     process.terminate()
-    assert "the same command goes on" in process.communicate(timeout=60)[1]
+    told = process.communicate(timeout=60)[1]
+    assert told == "rlmem: interrupted; the same command goes on\n"
     assert not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE
     assert (read_summary(run) or {})["status"] == "interrupted"
     assert (run / "checkpoints/last/manifest.json").exists()
