@@ -93,44 +93,36 @@ class Progress(lightning.Callback):
 
 
 def summary_table(summary: dict[str, Any]) -> str:
-    """The end of a run for people: aligned lines of the summary's main figures."""
+    """The end of a run for people: aligned lines of the summary's main figures, of those it has."""
 
-    def number(key: str, form: str = ",.1f", unit: str = "") -> str:
-        value = summary[key]
-        return "-" if value is None else f"{value:{form}}{unit}"
+    def number(key: str, form: str = ",.1f", unit: str = "") -> str | None:
+        value = summary.get(key)
+        return None if value is None else f"{value:{form}}{unit}"
 
+    budget = summary["memory_budget"]
+    score, speed = number("eval_return_mean"), number("env_steps_per_second", ",.1f", "/s")
     rows = [
         ("status", summary["status"]),
         ("run", f"{summary['agent']}, memory {summary['memory']}, {summary['env_id']}"),
         ("seed", str(summary["seed"])),
-        ("env steps", f"{summary['env_steps']:,} ({number('env_steps_per_second')}/s)"),
+        ("env steps", f"{summary['env_steps']:,}" + (f" ({speed})" if speed else "")),
         ("gradient steps", f"{summary['grad_steps']:,}"),
         ("episodes", f"{summary['episodes']:,}"),
         ("return, last 100 episodes", number("train_return_mean")),
         (
             f"return, {summary['eval_episodes']} evaluation episodes",
-            f"{number('eval_return_mean')} +- {number('eval_return_std')}",
+            f"{score} +- {number('eval_return_std')}" if score else None,
         ),
-        *(
-            [("success rate", number("eval_success_rate", ".2f"))]
-            if summary.get("eval_success_rate") is not None
-            else []
-        ),
+        ("success rate", number("eval_success_rate", ".2f")),
         ("human-normalised score", number("human_normalized_score", ".3f")),
         ("memory", readable_bytes(summary["memory_bytes"])),
-        *(
-            (f"  {name}", readable_bytes(size))
-            for name, size in summary["memory_components"].items()
-        ),
+        *((f"  {name}", readable_bytes(n)) for name, n in summary["memory_components"].items()),
         ("memory entries", f"{summary['memory_entries']:,}"),
-        *(
-            [("memory budget", readable_bytes(summary["memory_budget"]))]
-            if summary["memory_budget"]
-            else []
-        ),
+        ("memory budget", budget and readable_bytes(budget)),
         ("bytes a transition", number("bytes_per_transition")),
         ("peak RSS of the process", readable_bytes(summary["peak_rss_bytes"])),
         ("wall time", number("wall_seconds", ",.1f", " s")),
     ]
-    width = max(len(name) for name, _ in rows)
-    return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
+    shown = [(name, value) for name, value in rows if value is not None]
+    width = max(len(name) for name, _ in shown)
+    return "\n".join(f"{name:<{width}}  {value}" for name, value in shown)

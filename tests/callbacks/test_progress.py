@@ -72,14 +72,15 @@ def test_the_table_shows_the_summarys_main_figures(finished_run: Path) -> None:
     assert lines["status"] == "finished"
     assert lines["run"] == "dqn, memory per, CartPole-v1"
     assert lines["env steps"].startswith("300 (")
-    assert lines["human-normalised score"] == "-"
+    assert "human-normalised score" not in lines  # CartPole has none
     assert lines["memory entries"] == "300"
 
 
-def test_a_run_that_failed_at_once_has_a_table_as_well(finished_run: Path) -> None:
+def test_a_run_that_failed_at_once_shows_what_it_has(finished_run: Path) -> None:
     kept = ("status", "agent", "memory", "env_id", "seed", "memory_components")
     summary = {k: v if k in kept else None for k, v in summary_of(finished_run).items()}
     for key in ("env_steps", "grad_steps", "episodes", "eval_episodes", "memory_bytes"):
         summary[key] = 0
     summary |= {"memory_entries": 0, "peak_rss_bytes": 1, "memory_components": {}}
-    assert "evaluation episodes" in summary_table(summary)
+    table = summary_table(summary)
+    assert "evaluation episodes" not in table and "None" not in table
