@@ -83,4 +83,5 @@ def test_a_run_that_failed_at_once_shows_what_it_has(finished_run: Path) -> None
         summary[key] = 0
     summary |= {"memory_entries": 0, "peak_rss_bytes": 1, "memory_components": {}}
     table = summary_table(summary)
-    assert "evaluation episodes" not in table and "None" not in table
+    assert "evaluation episodes" not in table
+    assert "None" not in table
