@@ -17,6 +17,7 @@ RATIOS = ("memory_bytes_peak", "memory_entries", "cpu_seconds")
 HEADER = (
     *("env_id", "label", "control", "n", "n_control"),
     *("return_difference", "return_difference_low95", "return_difference_high95"),
+    *("over_run_difference", "over_run_difference_low95", "over_run_difference_high95"),
     *("bytes_ratio", "entries_ratio", "cpu_seconds_ratio"),
 )
 
@@ -31,7 +32,12 @@ class Comparison:
     @property
     def difference(self) -> Estimate | None:
         """How much higher its mean return is."""
-        return above(self.cell, self.control) if len(self.control.returns) else None
+        return above(self.cell.returns, self.control.returns)
+
+    @property
+    def over_run(self) -> Estimate | None:
+        """How much higher its mean return over the run is."""
+        return above(self.cell.over_run, self.control.over_run)
 
     @property
     def ratios(self) -> list[float]:
@@ -66,7 +72,7 @@ def controls_html(comparisons: Sequence[Comparison]) -> str:
     """The section of the page; nothing without a comparison."""
     if not comparisons:
         return ""
-    heads = ["return, above it [95 %]", "bytes", "entries"]
+    heads = ["return, above it [95 %]", "over the run, above it [95 %]", "bytes", "entries"]
     head = "".join(f"<th>{name}</th>" for name in ["seeds", *heads, "CPU seconds"])
     return (
         "<h2>Against the controls</h2>\n<p>Returns: differences of means. The rest: means over "
@@ -81,7 +87,8 @@ def _row(comparison: Comparison) -> str:
     cell, control = comparison.cell, comparison.control
     columns = [cell.env_id, cell.label, control.label]
     columns += [f"{len(cell.finished)} and {len(control.finished)}"]
-    columns += [readable(comparison.difference), *map(_ratio, comparison.ratios)]
+    columns += [readable(comparison.difference), readable(comparison.over_run)]
+    columns += [*map(_ratio, comparison.ratios)]
     return f"<tr>{''.join(f'<td>{escape(text)}</td>' for text in columns)}</tr>\n"
 
 
@@ -104,4 +111,5 @@ def write_controls(comparisons: Sequence[Comparison], path: Path) -> None:
             row = [cell.env_id, cell.label, control.label]
             row += [len(cell.finished), len(control.finished)]
             ratios = [plain(ratio) for ratio in comparison.ratios]
-            writer.writerow([*row, *interval(comparison.difference), *ratios])
+            row += [*interval(comparison.difference), *interval(comparison.over_run)]
+            writer.writerow([*row, *ratios])

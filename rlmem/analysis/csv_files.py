@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rlmem.analysis.cells import Cell
+from rlmem.analysis.cells import Cell, over_run
 from rlmem.analysis.statistics import Estimate
 
 NUMBERS = (  # of a run's summary
@@ -31,13 +31,14 @@ def write_results(cells: Sequence[Cell], path: Path) -> None:
     keys = sorted({key for cell in cells for key in cell.setting})
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
-        writer.writerow(["env_id", "memory", "label", "seed", "status", *keys, *NUMBERS, "folder"])
+        first, last = ["env_id", "memory", "label", "seed", "status"], ["return_over_run", "folder"]
+        writer.writerow([*first, *keys, *NUMBERS, *last])
         for cell in cells:
             for run in cell.runs:
                 row = [cell.env_id, cell.memory, cell.label, run.seed, run.status]
                 row += [cell.setting.get(key, "") for key in keys]
                 row += [plain(run.number(name)) for name in NUMBERS]
-                writer.writerow([*row, run.folder])
+                writer.writerow([*row, plain(over_run(run)), run.folder])
 
 
 def plain(value: float) -> str:
@@ -58,7 +59,9 @@ def interval(estimate: Estimate | None) -> list[str]:
 def write_summary(cells: Sequence[Cell], path: Path) -> None:
     """A row a cell."""
     bounds = [
-        f"return_{kind}{end}" for kind in ("mean", "iqm") for end in ("", "_low95", "_high95")
+        f"return_{kind}{end}"
+        for kind in ("mean", "iqm", "over_run")
+        for end in ("", "_low95", "_high95")
     ]
     means = [name for name in NUMBERS if "return" not in name]
     header = ["env_id", "memory", "label", "n", "not_finished", "return_is", *bounds, *means]
@@ -71,6 +74,7 @@ def write_summary(cells: Sequence[Cell], path: Path) -> None:
                 + [len(cell.runs) - len(cell.finished), cell.metric if len(cell.returns) else ""]
                 + interval(cell.return_mean)
                 + interval(cell.return_iqm)
+                + interval(cell.over_run_mean)
                 + [plain(cell.mean(name)) for name in means]
                 + [plain(cell.last(name)) for name in ("insert_us", "sample_us")]
             )

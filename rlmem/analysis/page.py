@@ -107,8 +107,9 @@ def _table(cells: Sequence[Cell], environments: Sequence[str]) -> str:
     choose = f"<select id=environment><option value=''>all environments</option>{options}</select>"
     heads = [
         ("environment", "text"), ("setting", "text"), ("seeds", ""), ("return, mean [95 %]", ""),
-        ("IQM [95 %]", ""), ("bytes, peak", ""), ("entries", ""), ("bytes / transition", ""),
-        ("insert, us", ""), ("sample, us", ""), ("steps / s", ""), ("wall time", ""),
+        ("IQM [95 %]", ""), ("return over the run [95 %]", ""), ("bytes, peak", ""),
+        ("entries", ""), ("bytes / transition", ""), ("insert, us", ""), ("sample, us", ""),
+        ("steps / s", ""), ("wall time", ""),
     ]  # fmt: skip
     head = "".join(
         f'<th class="{kind}"><button type=button>{escape(name)}</button></th>'
@@ -129,6 +130,7 @@ def _row(cell: Cell) -> str:
         (done, str(done) if done == total else f"{done} of {total}"),
         _estimate(cell.return_mean),
         _estimate(cell.return_iqm),
+        _estimate(cell.over_run_mean),
         (size, readable_bytes(size) if np.isfinite(size) else "-"),
         *_numbers(cell.mean("memory_entries"), "{:,.0f}"),
         *_numbers(cell.mean("bytes_per_transition"), "{:,.0f}"),

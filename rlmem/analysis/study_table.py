@@ -29,7 +29,9 @@ def write_table(
         fifos: kind -> setting -> the FIFO that it is to be held against.
     """
     kinds = [kind for kind in ABOVE if kind in fifos] or ["bytes"]
-    heads = ["setting", "seeds", "return, mean [95 %]", *(ABOVE[kind] for kind in kinds)]
+    heads = ["setting", "seeds"]
+    for what in ("return, mean [95 %]", "return over the run [95 %]"):
+        heads += [what, *(ABOVE[kind] for kind in kinds)]
     heads += ["bytes, peak", "insert, us", "sample, us", "wall time"]
     by_place = {(column_of(cell), cell.label): cell for cell in cells}
     lines = []
@@ -50,13 +52,15 @@ def column_of(cell: Cell) -> str:
 
 def _line(label: str, cell: Cell | None, beside: Sequence[Cell | None]) -> str:
     if cell is None or not cell.finished:
-        return f"| {escape(label)} | 0 | missing |{'  |' * (4 + len(beside))}"
+        return f"| {escape(label)} | 0 | missing |{'  |' * (5 + 2 * len(beside))}"
     size, seconds = cell.mean("memory_bytes_peak"), cell.mean("wall_seconds")
     parts = [
         escape(label),
         str(len(cell.returns)),
         readable(cell.return_mean),
-        *(readable(above(cell, fifo)) if fifo and len(fifo.returns) else "" for fifo in beside),
+        *(_above(cell.returns, fifo.returns) if fifo else "" for fifo in beside),
+        readable(cell.over_run_mean),
+        *(_above(cell.over_run, fifo.over_run) if fifo else "" for fifo in beside),
         readable_bytes(size) if np.isfinite(size) else "-",
         number(cell.last("insert_us"), "{:,.1f}"),
         number(cell.last("sample_us"), "{:,.0f}"),
@@ -65,11 +69,16 @@ def _line(label: str, cell: Cell | None, beside: Sequence[Cell | None]) -> str:
     return f"| {' | '.join(parts)} |"
 
 
-def above(cell: Cell, other: Cell) -> Estimate | None:
-    """How much higher a cell's mean return is than another's."""
-    if not len(cell.returns):
+def _above(ours: np.ndarray, theirs: np.ndarray) -> str:
+    found = above(ours, theirs)
+    return readable(found) if found else ""
+
+
+def above(ours: np.ndarray, theirs: np.ndarray) -> Estimate | None:
+    """How much higher the mean of one cell's runs [n] is than another's [m]; None without runs."""
+    if len(ours) == 0 or len(theirs) == 0:
         return None
-    return difference_estimate([cell.returns], [other.returns], row_mean, widen=True)
+    return difference_estimate([ours], [theirs], row_mean, widen=True)
 
 
 def escape(label: str) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rlmem.analysis.cells import Cell, make_cells
+from rlmem.analysis.cells import Cell, make_cells, over_run
 from rlmem.analysis.figures import return_against_bytes
 from rlmem.analysis.runs import collect
 from tests.analysis.helpers import make_run
@@ -25,6 +25,21 @@ def test_seeds_of_a_setting_are_one_cell(tmp_path: Path) -> None:
             config = {"log.every": seed, "trainer.rounds": 1 + seed}
             make_run(tmp_path / f"{memory}{seed}", memory, seed, config=config)
     assert labels_of(tmp_path) == [("per", 3), ("uniform", 3)]
+
+
+def test_the_return_over_a_run_is_its_curves_mean_over_env_steps(tmp_path: Path) -> None:
+    run = collect([make_run(tmp_path / "run", rows=4)]).runs[0]
+    run.curves["env_steps"] = np.array([1000.0, 2000.0, 3000.0, 7000.0])
+    run.curves["train_return_mean"] = np.array([np.nan, 10.0, 20.0, 20.0])
+    assert over_run(run) == pytest.approx((15 * 1000 + 20 * 4000) / 5000)
+    run.curves["train_return_mean"][2] = -20.0  # forgotten on the way, and learned again
+    assert over_run(run) == pytest.approx((-5 * 1000 + 0 * 4000) / 5000)
+
+
+def test_a_curve_of_one_point_has_no_return_over_the_run(tmp_path: Path) -> None:
+    (cell,) = make_cells(collect([make_run(tmp_path / "run", rows=1)]).runs)
+    assert len(cell.over_run) == 0
+    assert cell.over_run_mean is None
 
 
 def test_what_varies_names_the_cells(tmp_path: Path) -> None:

@@ -59,6 +59,7 @@ def test_the_page_and_controls_csv_say_it(sweep: Path) -> None:
     assert (row["label"], row["control"], row["n"], row["n_control"]) == ("gwr", "per", "3", "3")
     assert (row["bytes_ratio"], row["cpu_seconds_ratio"]) == ("0.25", "2")
     assert float(row["return_difference_low95"]) < -10 < float(row["return_difference_high95"])
+    assert row["over_run_difference"] == "-5"  # their curves climb evenly
     page = (sweep / "report/index.html").read_text()
     assert "Against the controls" in page
     assert "0.25 (-75 %)" in page

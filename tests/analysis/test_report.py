@@ -80,6 +80,9 @@ def test_each_run_and_each_cell_has_a_row(report: Path) -> None:
     assert (cell["n"], cell["return_mean"], cell["return_iqm"]) == ("3", "11", "11")
     assert float(cell["return_mean_low95"]) < 10.2
     assert float(cell["return_mean_high95"]) > 11.8
+    assert cell["return_over_run"] == "5.5"  # the curves climb evenly
+    assert float(cell["return_over_run_low95"]) < 5.1
+    assert float(runs[-1]["return_over_run"]) == pytest.approx(6)
     assert cell["memory_bytes_peak"] == "2000000"
     assert cell["insert_us"] == "5"
 

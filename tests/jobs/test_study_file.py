@@ -205,7 +205,7 @@ def test_the_table_holds_each_row_against_both_fifos(study: Study) -> None:
     report_study(study)
     table = (study.folder / "table.md").read_text()
     assert "above its FIFO [95 %] | above the FIFO of its entries [95 %] |" in table
-    assert "| gwr | 1 | 50 | 30 | -10 |" in table
+    assert "| gwr | 1 | 50 | 30 | -10 | 25 | 15 | -5 |" in table
     widths = {line.count("|") for line in table.splitlines() if line.startswith("|")}
     assert len(widths) == 1
 
@@ -228,14 +228,15 @@ def test_rows_are_held_against_the_controls_and_fifos_are_not(study: Study) -> N
     assert rows == [("gwr", "per"), ("none", "per")]
 
 
-def test_a_studys_table_stays_as_it_was_without_fifos_of_entries(tmp_path: Path) -> None:
+def test_a_study_without_fifos_of_entries_has_no_column_for_them(tmp_path: Path) -> None:
     (tmp_path / "study.yaml").write_text("rows: {per: {fifo: true}}\ncolumns: {b: ''}")
     study = Study(tmp_path)
     run(study, "per")
     report_study(study)
     header = (tmp_path / "table.md").read_text().splitlines()[2]
     assert header == (
-        "| setting | seeds | return, mean [95 %] | above its FIFO [95 %] | bytes, peak "
+        "| setting | seeds | return, mean [95 %] | above its FIFO [95 %] "
+        "| return over the run [95 %] | above its FIFO [95 %] | bytes, peak "
         "| insert, us | sample, us | wall time |"
     )
     assert not (tmp_path / "controls.csv").exists()
