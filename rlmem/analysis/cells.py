@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from rlmem.analysis.runs import RunData
+from rlmem.analysis.runs import OVER_RUN, RunData
 from rlmem.analysis.statistics import (
     Estimate,
     curve_estimate,
@@ -81,7 +81,7 @@ class Cell:
         return [run for run in self.runs if run.status == "finished"]
 
     def values(self, name: str) -> np.ndarray:
-        """A number of the summaries of the finished runs that have it, float64 [n]."""
+        """A number of the finished runs that have it, float64 [n]."""
         values = np.array([run.number(name) for run in self.finished], np.float64)
         return values[~np.isnan(values)]
 
@@ -93,8 +93,7 @@ class Cell:
     @cached_property
     def over_run(self) -> np.ndarray:
         """Return over the run of each finished run that has a learning curve, float64 [n]."""
-        values = np.array([over_run(run) for run in self.finished], np.float64)
-        return values[~np.isnan(values)]
+        return self.values(OVER_RUN)
 
     @cached_property
     def over_run_mean(self) -> Estimate | None:
@@ -139,20 +138,6 @@ class Cell:
         x = np.linspace(first, last, POINTS)
         table = np.stack([np.interp(x, a, b) for a, b in lines])
         return (x, *curve_estimate(table, row_mean, widen=True))
-
-
-def over_run(run: RunData) -> float:
-    """Mean over env steps of a run's learning curve, the area under it by its length; NaN if none.
-
-    The curve is the mean return of the last 100 training episodes. Where a final return tells what
-    was learned in the end, this tells how soon, and whether it was forgotten on the way.
-    """
-    steps, returns = run.curves["env_steps"], run.curves["train_return_mean"]
-    known = np.isfinite(returns)
-    if known.sum() < 2:
-        return float("nan")
-    x, y = steps[known], returns[known]
-    return float(np.trapezoid(y, x) / (x[-1] - x[0])) if x[-1] > x[0] else float("nan")
 
 
 def flatten(node: Any, prefix: str = "") -> dict[str, Any]:

@@ -6,13 +6,15 @@ from pathlib import Path
 
 import numpy as np
 
-from rlmem.analysis.cells import Cell, over_run
+from rlmem.analysis.cells import Cell
+from rlmem.analysis.runs import OVER_RUN
 from rlmem.analysis.statistics import Estimate
 
-NUMBERS = (  # of a run's summary
+NUMBERS = (  # of a run
     "env_steps",
     "eval_return_mean",
     "train_return_mean",
+    OVER_RUN,
     "human_normalized_score",
     "memory_bytes",
     "memory_bytes_peak",
@@ -31,14 +33,13 @@ def write_results(cells: Sequence[Cell], path: Path) -> None:
     keys = sorted({key for cell in cells for key in cell.setting})
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
-        first, last = ["env_id", "memory", "label", "seed", "status"], ["return_over_run", "folder"]
-        writer.writerow([*first, *keys, *NUMBERS, *last])
+        writer.writerow(["env_id", "memory", "label", "seed", "status", *keys, *NUMBERS, "folder"])
         for cell in cells:
             for run in cell.runs:
                 row = [cell.env_id, cell.memory, cell.label, run.seed, run.status]
                 row += [cell.setting.get(key, "") for key in keys]
                 row += [plain(run.number(name)) for name in NUMBERS]
-                writer.writerow([*row, plain(over_run(run)), run.folder])
+                writer.writerow([*row, run.folder])
 
 
 def plain(value: float) -> str:

@@ -16,6 +16,7 @@ from rlmem.analysis.sweep_files import SweepFiles, load_yaml
 
 # What is read of metrics.csv.
 CURVES = ("frames", "seconds", "train_return_mean", "memory_bytes", "insert_us", "sample_us")
+OVER_RUN = "return_over_run"
 NOT_RUNS = {"checkpoints", "wandb", "videos", "report"}  # unless they are runs themselves
 OUTSIDER_COLUMNS = ("env_steps", "return", "bytes", "seed", "label")
 
@@ -68,11 +69,25 @@ class RunData:
         return str(self.config["memory"].get("name"))
 
     def number(self, name: str) -> float:
-        """A number of the summary, NaN if there is none."""
+        """A number of the summary, or `return_over_run`; NaN if there is none."""
+        if name == OVER_RUN:
+            return self._over_run()
         value = self.summary.get(name)
         if isinstance(value, bool) or not isinstance(value, int | float):
             return float("nan")
         return float(value) if abs(value) < 1e300 else float("nan")
+
+    def _over_run(self) -> float:
+        """Mean over env steps of the learning curve: the area under it by its length.
+
+        The curve is the mean return of the last 100 training episodes. Where a final return tells
+        what was known in the end, this tells how soon, and what was forgotten on the way.
+        """
+        steps, returns = self.curves["env_steps"], self.curves["train_return_mean"]
+        x, y = steps[np.isfinite(returns)], returns[np.isfinite(returns)]
+        if len(x) < 2 or x[-1] <= x[0]:
+            return float("nan")
+        return float(np.trapezoid(y, x) / (x[-1] - x[0]))
 
 
 @dataclass

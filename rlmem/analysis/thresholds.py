@@ -14,7 +14,7 @@ from itertools import combinations
 import numpy as np
 
 from rlmem.analysis.cells import THRESHOLDS, Cell, make_label
-from rlmem.analysis.runs import RunData
+from rlmem.analysis.runs import OVER_RUN, RunData
 from rlmem.analysis.statistics import Array, Estimate, student_quantile
 
 TERMS = "a_T", "h_T", "a_T x h_T"
@@ -29,7 +29,7 @@ class Measure:
     """A number of the runs that the thresholds may change."""
 
     name: str
-    key: str  # of the runs' summaries
+    key: str  # of the runs' numbers
     more: str  # what a threshold does that raises it
     less: str
     relative: bool = True  # said in per cent where that has a meaning
@@ -130,6 +130,7 @@ def _measures(grid: Sequence[Cell]) -> list[Measure]:
     key, seconds = seconds_of(grid)
     return [
         Measure("return", grid[0].metric, "scores higher", "scores lower", relative=False),
+        Measure("return over the run", OVER_RUN, "scores higher", "scores lower", relative=False),
         Measure("entries", "memory_entries", "stores more", "stores less"),
         Measure("bytes", "memory_bytes_peak", "takes more bytes", "takes fewer bytes"),
         Measure(seconds, key, "takes more time", "takes less time"),

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rlmem.analysis.cells import Cell, make_cells, over_run
+from rlmem.analysis.cells import Cell, make_cells
 from rlmem.analysis.figures import return_against_bytes
 from rlmem.analysis.runs import collect
 from tests.analysis.helpers import make_run
@@ -31,9 +31,9 @@ def test_the_return_over_a_run_is_its_curves_mean_over_env_steps(tmp_path: Path)
     run = collect([make_run(tmp_path / "run", rows=4)]).runs[0]
     run.curves["env_steps"] = np.array([1000.0, 2000.0, 3000.0, 7000.0])
     run.curves["train_return_mean"] = np.array([np.nan, 10.0, 20.0, 20.0])
-    assert over_run(run) == pytest.approx((15 * 1000 + 20 * 4000) / 5000)
+    assert run.number("return_over_run") == pytest.approx((15 * 1000 + 20 * 4000) / 5000)
     run.curves["train_return_mean"][2] = -20.0  # forgotten on the way, and learned again
-    assert over_run(run) == pytest.approx((-5 * 1000 + 0 * 4000) / 5000)
+    assert run.number("return_over_run") == pytest.approx((-5 * 1000 + 0 * 4000) / 5000)
 
 
 def test_a_curve_of_one_point_has_no_return_over_the_run(tmp_path: Path) -> None:

@@ -217,7 +217,7 @@ def test_the_page_and_effects_csv_hold_the_same_lines(tmp_path: Path) -> None:
     report = write_report([tmp_path / "sweep"], tmp_path / "report")
     with (tmp_path / "report/effects.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
-    assert len(rows) == 12
+    assert len(rows) == 15
     page = (tmp_path / "report/index.html").read_text()
     assert "What the thresholds do" in page
     assert "n=1 run a pair: the intervals are made of the lack of fit" in page
