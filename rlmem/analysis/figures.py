@@ -125,29 +125,41 @@ def _gid(cell: Cell, what: str, axes: Axes) -> str:
 
 @rc_context(STYLE)
 def return_against_bytes(cells: Sequence[Cell]) -> Figure | None:
-    """Final return over peak bytes with the Pareto frontier; None without a point.
+    """Final return, and that over the run, over peak bytes with Pareto frontiers.
 
-    The shape of a point is its memory's; points of the frontier are larger.
+    None without a point; a panel where there are learning curves for the second. The shape of a
+    point is its memory's; points of the frontier are larger.
     """
-    points = [
-        (cell, cell.mean("memory_bytes_peak"), cell.return_mean)
-        for cell in cells
-        if cell.return_mean and np.isfinite(cell.mean("memory_bytes_peak"))
+    held = [cell for cell in cells if np.isfinite(cell.mean("memory_bytes_peak"))]
+    panels = [
+        (_return_name(cells), [(c, c.return_mean) for c in held if c.return_mean]),
+        ("return over the run", [(c, c.over_run_mean) for c in held if c.over_run_mean]),
     ]
-    if not points:
+    panels = [(name, points) for name, points in panels if points]
+    if not panels:
         return None
-    drawn, axes = figure(8, 4.8)
-    at = axes[0, 0]
-    cost = np.array([size for _, size, _ in points])
-    gain = np.array([estimate.value for _, _, estimate in points])
+    drawn, axes = figure(3 + 4 * len(panels), 4.8, 1, len(panels))
+    for at, (name, points) in zip(axes[0], panels, strict=True):
+        _frontier(at, points)
+        at.set(xlabel="memory held at most", ylabel=name)
+    _legend(drawn, axes[0, 0])
+    note = f"grey: frontier (no other point has more return with fewer bytes){_uncounted(cells)}"
+    drawn.suptitle(note, size=STYLE["axes.titlesize"])
+    return drawn
+
+
+def _frontier(at: Axes, points: Sequence[tuple[Cell, Estimate]]) -> None:
+    """Points of cells over their bytes, and the line of those that no other beats."""
+    cost = np.array([cell.mean("memory_bytes_peak") for cell, _ in points])
+    gain = np.array([estimate.value for _, estimate in points])
     best = pareto_frontier(cost, gain)
     edge = [*cost[best], cost.max()], [*gain[best], gain[best][-1]]
     at.step(*edge, where="post", color="0.6", linewidth=1, zorder=0)
-    memories = dict.fromkeys(cell.memory for cell, _, _ in points)
+    memories = dict.fromkeys(cell.memory for cell, _ in points)
     shapes = dict(zip(memories, itertools.cycle("osD^vPX*<>")))
-    for k, (cell, size, estimate) in enumerate(points):
+    for k, (cell, estimate) in enumerate(points):
         at.errorbar(
-            size,
+            cost[k],
             estimate.value,
             _errors(estimate),
             marker=shapes[cell.memory],
@@ -158,20 +170,17 @@ def return_against_bytes(cells: Sequence[Cell]) -> Figure | None:
             label=short(cell.label),
         )
     if len(points) > MOST_IN_LEGEND:
-        for k, above in zip(best, itertools.cycle((4, -10))):  # neighbours may be near
-            at.annotate(short(points[k][0].label), (cost[k], gain[k]), xytext=(6, above), size=7,
-                        textcoords="offset points")  # fmt: skip
-    if cost.min() > 0 and cost.max() / cost.min() > 8:
+        for k, up in zip(best, itertools.cycle((4, -10))):  # neighbours may be near
+            side, away = ("left", 6) if cost[k] ** 2 < cost.min() * cost.max() else ("right", -6)
+            at.annotate(short(points[k][0].label), (cost[k], gain[k]), xytext=(away, up), size=7,
+                        ha=side, textcoords="offset points")  # fmt: skip
+    if cost.min() > 0 and cost.max() / cost.min() > 4:
         at.set_xscale("log", base=2)
         at.xaxis.set_minor_formatter(NullFormatter())
+    else:
+        at.locator_params(axis="x", nbins=5)
     at.xaxis.set_major_formatter(lambda size, _: readable_bytes(size).replace(".0 ", " "))
-    at.set(xlabel="memory held at most", ylabel=_return_name(cells))
     at.margins(x=0.08)
-    _legend(drawn, at)
-    at.set_title(
-        f"grey: frontier (no other point has more return with fewer bytes){_uncounted(cells)}"
-    )
-    return drawn
 
 
 def _return_name(cells: Sequence[Cell]) -> str:

@@ -177,3 +177,17 @@ def test_the_shape_of_a_point_is_its_memorys_and_the_frontiers_points_are_larger
     }
     assert points[1000][0] == points[2000][0] != points[3000][0]
     assert points[1000][1] == points[3000][1] > points[2000][1]
+
+
+def test_the_return_over_the_run_has_a_panel_beside_the_final_one(tmp_path: Path) -> None:
+    make_run(tmp_path / "a", "gwr", final=8.0)
+    drawn = return_against_bytes(cells_of(tmp_path))
+    assert drawn is not None
+    last, over_run = drawn.axes
+    assert over_run.get_ylabel() == "return over the run"
+    assert last.containers[0].lines[0].get_ydata() == [8]
+    assert over_run.containers[0].lines[0].get_ydata() == pytest.approx([4])
+    (tmp_path / "a/metrics.csv").unlink()
+    drawn = return_against_bytes(cells_of(tmp_path))
+    assert drawn is not None
+    assert len(drawn.axes) == 1
