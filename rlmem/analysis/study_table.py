@@ -28,7 +28,7 @@ def write_table(
             of the lines.
         fifos: kind -> setting -> the FIFO that it is to be held against.
     """
-    kinds = [kind for kind in ABOVE if kind in fifos] or ["bytes"]
+    kinds = [kind for kind in ABOVE if kind in fifos]
     heads = ["setting", "seeds"]
     for what in ("return, mean [95 %]", "return over the run [95 %]"):
         heads += [what, *(ABOVE[kind] for kind in kinds)]

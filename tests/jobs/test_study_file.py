@@ -228,7 +228,7 @@ def test_rows_are_held_against_the_controls_and_fifos_are_not(study: Study) -> N
     assert rows == [("gwr", "per"), ("none", "per")]
 
 
-def test_a_study_without_fifos_of_entries_has_no_column_for_them(tmp_path: Path) -> None:
+def test_a_study_without_a_kind_of_fifos_has_no_column_for_it(tmp_path: Path) -> None:
     (tmp_path / "study.yaml").write_text("rows: {per: {fifo: true}}\ncolumns: {b: ''}")
     study = Study(tmp_path)
     run(study, "per")
@@ -240,3 +240,6 @@ def test_a_study_without_fifos_of_entries_has_no_column_for_them(tmp_path: Path)
         "| insert, us | sample, us | wall time |"
     )
     assert not (tmp_path / "controls.csv").exists()
+    (tmp_path / "study.yaml").write_text("rows: {per: ''}\ncolumns: {b: ''}")
+    report_study(Study(tmp_path))
+    assert "above" not in (tmp_path / "table.md").read_text()
