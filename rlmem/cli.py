@@ -61,6 +61,7 @@ def _study(name: str, only: str, workers: int) -> int:
     from rlmem.errors import UserError
     from rlmem.jobs.cliffwalk import KIND, run_cliffwalk
     from rlmem.jobs.study import report_study, run_study
+    from rlmem.jobs.study_archive import pack, unpack
     from rlmem.jobs.study_file import Study, read_definition
 
     folder = Path(name) if Path(name).is_dir() else Path("studies") / name
@@ -75,10 +76,13 @@ def _study(name: str, only: str, workers: int) -> int:
         if unknown := set(columns) - set(study.columns):
             known = ", ".join(study.columns)
             raise UserError(f"--only {min(unknown)}: no such column; there are {known}")
+        if count := unpack(study):
+            print(f"{count} finished runs taken from {folder}/runs.zip (remove it to run all anew)")
         failed = run_study(study, columns, workers) if workers else []
         for job, error in failed:
             print(f"failed: {job.name}: {error} ({job.folder}/log.txt)", file=sys.stderr)
         report = report_study(study)
+        packed = pack(study)
     except UserError as error:
         print(f"rlmem: {error}", file=sys.stderr)
         return 2
@@ -90,6 +94,7 @@ def _study(name: str, only: str, workers: int) -> int:
         names += ["effects.csv"] if report.effects else []
         names += ["controls.csv"] if report.comparisons else []
         names += ["regression.csv"] if report.regression and report.regression.fits else []
+        names += ["runs.zip"] if packed else []
         print(f"written: {study.folder}/{', '.join(names)}, figures/")
     return 1 if failed else 0
 

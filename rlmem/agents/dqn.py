@@ -46,6 +46,7 @@ class DQN(Learner):
             list(net.hidden),
             cfg.dueling,
             input_scale,
+            net.init,
         )
         self.target = copy.deepcopy(self.online).requires_grad_(False)
         discounts = torch.tensor([cfg.gamma**k for k in range(cfg.n_step + 1)])

@@ -232,7 +232,6 @@ class Recorder(lightning.Callback):
         """What the newest minibatch was like; empty cells before learning starts."""
         own: dict[str, Any] = {}
         for part in self.stream.memory.transforms:
-            own |= {n: float(outputs[n][-1]) if n in outputs else None for n in part.outputs}
             own |= part.metrics()
         if self.diagnostics:
             return self.diagnostics.columns() | own

@@ -22,6 +22,7 @@ class QNetworkConfig:
 
     kind: str
     hidden: list[int]
+    init: str
 
 
 @dataclass

@@ -107,6 +107,7 @@ TRAIN_NAMES: dict[str, tuple[str, ...]] = {
     "agent.name": tuple(AGENTS),
     "agent.optimizer": ("adam", "rmsprop"),
     "agent.loss": ("mse", "huber"),
+    "agent.network.init": ("torch", "kaiming"),
     "agent.network.kind": ("auto", "nature", "minatar", "mlp"),
     "memory.storage.kind": ("auto", "dense", "frames", "compressed", "memmap", "map"),
     "memory.sampler.kind": (*RING_SAMPLERS, "visits"),

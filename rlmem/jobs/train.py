@@ -75,6 +75,7 @@ class Run:
         listeners = [
             PriorityFeedback(memory),
             *target_updates(cfg, self.stream, self.agent),
+            *memory.transforms,
             *([self.diagnostics] if self.diagnostics else []),
         ]
         self.data = EnvStepDataModule(self.stream, cfg.trainer.rounds, listeners)

@@ -138,3 +138,21 @@ def test_the_bounds_are_counted_and_a_budget_holds_with_them() -> None:
         small.extend(envs.block(5))
         assert sum(small.footprint().values()) <= 2048
     assert len(small) > 8
+
+
+def test_a_row_has_the_mean_gap_of_the_minibatches_since_the_row_before(tmp_path: Path) -> None:
+    memory = make(VECTORS, "memory.consolidation.weight_start=2")
+    memory.extend(RandomEnvs(np.random.default_rng(0), num_envs=2).block(8))
+    (part,) = memory.transforms
+    none = {"consolidation_loss": None, "consolidation_weight": 2.0}
+    assert part.metrics() == none
+    batch = memory.sample(8, 2)
+    part.learned(batch, {"consolidation_loss": torch.tensor([0.0, 3.0])})
+    part.learned(batch[:0], {"loss": torch.empty(0)})  # a round before learning starts
+    part.learned(batch[:1], {"consolidation_loss": torch.tensor([6.0])})
+    memory.save(tmp_path)
+    other = make(VECTORS, "memory.consolidation.weight_start=2")
+    other.load(tmp_path)
+    for each in (part, *other.transforms):
+        assert each.metrics() == {"consolidation_loss": 3.0, "consolidation_weight": 2.0}
+        assert each.metrics() == none

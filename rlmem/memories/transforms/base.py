@@ -17,7 +17,6 @@ class ReplayTransform:
     """Base of the transforms: does nothing, holds nothing."""
 
     name = "transform"  # of its folder in a saved memory
-    outputs: tuple[str, ...] = ()  # what an agent's training step says of it
     _rng: torch.Generator  # the memory's
 
     def register_storage(self, storage: ReplayStorage) -> None:
@@ -35,8 +34,11 @@ class ReplayTransform:
         """Rewrite a batch [B] or [U, B], in place or anew; it has `index` and `weight` already."""
         return batch
 
-    def metrics(self) -> dict[str, float]:
-        """Column of metrics.csv -> its value now."""
+    def learned(self, batch: TensorDict, outputs: dict[str, Any]) -> None:
+        """Told of each batch [U, B] what the agent returned of it."""
+
+    def metrics(self) -> dict[str, float | None]:
+        """Column of metrics.csv -> its value since the last call, None without one."""
         return {}
 
     def anneal(self, env_steps: int) -> None:

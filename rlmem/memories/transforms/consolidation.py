@@ -129,7 +129,6 @@ class Consolidation(ReplayTransform):
     """
 
     name = "consolidation"
-    outputs = ("consolidation_loss",)
 
     def __init__(
         self,
@@ -146,9 +145,18 @@ class Consolidation(ReplayTransform):
         self.weight_start, self.weight_end = weight_start, weight_end
         self.weight_steps = weight_steps
         self.weight = weight_start
+        self._gaps, self._minibatches = torch.zeros(()), 0  # since the last row
 
-    def metrics(self) -> dict[str, float]:
-        return {"consolidation_weight": self.weight}
+    def learned(self, batch: TensorDict, outputs: dict[str, Any]) -> None:
+        if batch.shape[0]:
+            self._gaps = outputs["consolidation_loss"].sum() + self._gaps
+            self._minibatches += batch.shape[0]
+
+    def metrics(self) -> dict[str, float | None]:
+        """A mean, as the gap is 0 at each copy of the target network and grows until the next."""
+        gap = float(self._gaps) / self._minibatches if self._minibatches else None
+        self._gaps, self._minibatches = torch.zeros(()), 0
+        return {"consolidation_loss": gap, "consolidation_weight": self.weight}
 
     def anneal(self, env_steps: int) -> None:
         fraction = min(1.0, env_steps / self.weight_steps)
@@ -172,10 +180,13 @@ class Consolidation(ReplayTransform):
         return self.states.footprint()
 
     def state_dict(self) -> State:
-        return self.states.state_dict()
+        row = {"gaps": float(self._gaps), "minibatches": self._minibatches}
+        return {**self.states.state_dict(), **row}
 
     def load_state_dict(self, state_dict: State) -> None:
         self.states.load_state_dict(state_dict)
+        self._gaps = torch.tensor(state_dict["gaps"])
+        self._minibatches = int(state_dict["minibatches"])
 
     def check_valid(self) -> None:
         assert self.steps >= 1

@@ -1,0 +1,124 @@
+"""runs.zip of a study: what its report reads of the finished runs, small enough for a repository.
+
+With it a fresh clone makes the same page, and goes on where the study stands.
+"""
+
+import csv
+import io
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import yaml
+
+from rlmem.errors import UserError
+from rlmem.jobs.study_file import Job, Study
+
+NAME = "runs.zip"
+FILES = ("config.yaml", "overrides.yaml", "summary.json", "metrics.csv")
+MAX_BYTES = 64 * 2**20  # of one file in it
+UNREADABLE = (OSError, ValueError, EOFError, NotImplementedError, zipfile.BadZipFile, zlib.error)
+
+
+def pack(study: Study) -> int:
+    """Write the finished runs that the study asks for; how many.
+
+    Numbers of metrics.csv have six digits there. The same runs give the same bytes.
+    """
+    path = study.folder / NAME
+    fresh = path.with_suffix(".new")
+    packed = 0
+    with zipfile.ZipFile(fresh, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for job in _jobs(study):
+            if not (job.done and all((job.folder / name).is_file() for name in FILES)):
+                continue
+            packed += 1
+            for name in FILES:  # ZipInfo's date is a constant
+                info = zipfile.ZipInfo(_inside(study, job, name))
+                info.compress_type = zipfile.ZIP_DEFLATED
+                archive.writestr(info, _content(study, job, name))
+    if packed:
+        fresh.replace(path)
+    else:
+        fresh.unlink()
+    return packed
+
+
+def unpack(study: Study) -> int:
+    """Put runs of the archive in place that the study asks for and that have not begun; how many.
+
+    A run counts only if it was made with the overrides that the study has for it now.
+
+    Raises:
+        UserError: the archive cannot be read.
+    """
+    path = study.folder / NAME
+    if not path.is_file():
+        return 0
+    unpacked = 0
+    try:
+        with zipfile.ZipFile(path) as archive:
+            there = set(archive.namelist())
+            for job in _jobs(study):
+                if (job.folder / "config.yaml").exists():
+                    continue
+                if not all(_inside(study, job, name) in there for name in FILES):
+                    continue
+                if _overrides(_read(archive, _inside(study, job, FILES[1]))) != [*job.overrides]:
+                    continue
+                contents = {name: _read(archive, _inside(study, job, name)) for name in FILES}
+                job.folder.mkdir(parents=True, exist_ok=True)
+                for name, content in contents.items():
+                    (job.folder / name).write_bytes(content)
+                unpacked += 1
+    except UNREADABLE as error:
+        raise UserError(f"{path}: cannot be read ({error}); remove it to run all anew") from None
+    return unpacked
+
+
+def _jobs(study: Study) -> Iterator[Job]:
+    """All of a study; FIFOs beside a run once that run is there."""
+    for column in study.columns:
+        yield from study.jobs(column)
+        yield from study.fifo_jobs(column)
+
+
+def _inside(study: Study, job: Job, name: str) -> str:
+    """A file's name in the archive."""
+    return (job.folder / name).relative_to(study.folder).as_posix()
+
+
+def _content(study: Study, job: Job, name: str) -> str:
+    """A file of a run as the archive holds it: no folder of this machine, no digits of noise."""
+    path = job.folder / name
+    if name == "config.yaml":
+        config = yaml.safe_load(path.read_text())
+        config["paths"]["output_dir"] = Path(_inside(study, job, name)).parent.as_posix()
+        return yaml.safe_dump(config, sort_keys=False)
+    if name == "metrics.csv":
+        with path.open(newline="") as file:
+            rows = [[_six_digits(cell) for cell in row] for row in csv.reader(file)]
+        csv.writer(written := io.StringIO(), lineterminator="\n").writerows(rows)
+        return written.getvalue()
+    return path.read_text()
+
+
+def _six_digits(cell: str) -> str:
+    try:
+        return f"{float(cell):.6g}" if "." in cell else cell
+    except ValueError:
+        return cell
+
+
+def _read(archive: zipfile.ZipFile, name: str) -> bytes:
+    if archive.getinfo(name).file_size > MAX_BYTES:
+        raise ValueError(f"{name} is larger than {MAX_BYTES} bytes")
+    return archive.read(name)
+
+
+def _overrides(content: bytes) -> list[str]:
+    try:
+        return list(yaml.safe_load(content) or [])
+    except (TypeError, yaml.YAMLError):
+        return []
