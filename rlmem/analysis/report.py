@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from rlmem.analysis.cells import Cell, make_cells
+from rlmem.analysis.collection import Collection, collect
 from rlmem.analysis.controls import Comparison, compare, write_controls
 from rlmem.analysis.csv_files import write_results, write_summary
 from rlmem.analysis.effects_table import write_effects
 from rlmem.analysis.findings import findings_html
 from rlmem.analysis.hypothesis import Regression, regress
 from rlmem.analysis.regression_table import write_regression
-from rlmem.analysis.runs import Collection, collect
 from rlmem.analysis.thresholds import Effects, threshold_effects, threshold_grids
 from rlmem.errors import UserError
 

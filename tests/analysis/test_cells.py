@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from rlmem.analysis.cells import Cell, make_cells
+from rlmem.analysis.collection import collect
 from rlmem.analysis.figures import return_against_bytes
-from rlmem.analysis.runs import collect
 from tests.analysis.helpers import make_run
 
 

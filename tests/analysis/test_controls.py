@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from rlmem.analysis.cells import make_cells
+from rlmem.analysis.collection import collect
 from rlmem.analysis.controls import compare
 from rlmem.analysis.report import write_report
-from rlmem.analysis.runs import collect
 from tests.analysis.helpers import make_run
 
 AGAINST = {"per": [], "gwr": ["per", "cer"]}

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from rlmem.analysis.cells import make_cells
+from rlmem.analysis.collection import collect
 from rlmem.analysis.hypothesis import (
     ALL,
     WITHIN,
@@ -19,7 +20,6 @@ from rlmem.analysis.hypothesis import (
 )
 from rlmem.analysis.regression_table import words
 from rlmem.analysis.report import write_report
-from rlmem.analysis.runs import collect
 from tests.analysis.helpers import make_run
 
 OF = "correlation_count", "td_error_mean"

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 import yaml
 
-from rlmem.analysis.runs import collect, read_columns, read_outsiders
+from rlmem.analysis.collection import collect
+from rlmem.analysis.outsiders import read_outsiders
+from rlmem.analysis.runs import read_columns
 from tests.analysis.helpers import VERSIONS, make_run
 
 

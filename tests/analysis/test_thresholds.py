@@ -9,10 +9,10 @@ import pytest
 from scipy import stats
 
 from rlmem.analysis.cells import Cell, make_cells
+from rlmem.analysis.collection import collect
 from rlmem.analysis.effects_table import words
 from rlmem.analysis.heatmaps import heatmaps
 from rlmem.analysis.report import write_report
-from rlmem.analysis.runs import collect
 from rlmem.analysis.thresholds import (
     Effect,
     complete_part,
