@@ -30,8 +30,8 @@ def write_table(
     """
     kinds = [kind for kind in ABOVE if kind in fifos]
     heads = ["setting", "seeds"]
-    for what in ("return, mean [95 %]", "return over the run [95 %]"):
-        heads += [what, *(ABOVE[kind] for kind in kinds)]
+    for what, of in (("return, mean [95 %]", ""), ("return over the run [95 %]", "over the run, ")):
+        heads += [what, *(of + ABOVE[kind] for kind in kinds)]
     heads += ["bytes, peak", "insert, us", "sample, us", "wall time"]
     by_place = {(column_of(cell), cell.label): cell for cell in cells}
     lines = []

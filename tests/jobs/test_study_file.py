@@ -236,7 +236,7 @@ def test_a_study_without_a_kind_of_fifos_has_no_column_for_it(tmp_path: Path) ->
     header = (tmp_path / "table.md").read_text().splitlines()[2]
     assert header == (
         "| setting | seeds | return, mean [95 %] | above its FIFO [95 %] "
-        "| return over the run [95 %] | above its FIFO [95 %] | bytes, peak "
+        "| return over the run [95 %] | over the run, above its FIFO [95 %] | bytes, peak "
         "| insert, us | sample, us | wall time |"
     )
     assert not (tmp_path / "controls.csv").exists()
