@@ -61,13 +61,12 @@ def unpack(study: Study) -> int:
         with zipfile.ZipFile(path) as archive:
             there = set(archive.namelist())
             for job in _jobs(study):
-                if (job.folder / "config.yaml").exists():
+                names = {name: _inside(study, job, name) for name in FILES}
+                if (job.folder / "config.yaml").exists() or not there.issuperset(names.values()):
                     continue
-                if not all(_inside(study, job, name) in there for name in FILES):
+                contents = {name: _read(archive, inside) for name, inside in names.items()}
+                if _overrides(contents["overrides.yaml"]) != [*job.overrides]:
                     continue
-                if _overrides(_read(archive, _inside(study, job, FILES[1]))) != [*job.overrides]:
-                    continue
-                contents = {name: _read(archive, _inside(study, job, name)) for name in FILES}
                 job.folder.mkdir(parents=True, exist_ok=True)
                 for name, content in contents.items():
                     (job.folder / name).write_bytes(content)
