@@ -72,3 +72,22 @@ def test_an_mlp_without_hidden_layers_is_linear() -> None:
     net = make(shape=(3,), hidden=[])
     a, b = torch.randn(1, 3), torch.randn(1, 3)
     torch.testing.assert_close(net(a + b) + net(torch.zeros(1, 3)), net(a) + net(b))
+
+
+@pytest.mark.parametrize("shape", [(3,), (4, 84, 84), (6, 10, 10)])
+def test_kaiming_weights_keep_the_variance_of_what_passes_a_relu(shape: tuple[int, ...]) -> None:
+    torch.manual_seed(0)
+    net = make(shape=shape, hidden=[256, 256], dueling=True, init="kaiming")
+    layers = [m for m in net.modules() if isinstance(m, torch.nn.Linear | torch.nn.Conv2d)]
+    assert len(layers) >= 5
+    for layer in layers:
+        bound = (6 / layer.weight[0].numel()) ** 0.5
+        assert 0.8 * bound < layer.weight.abs().max() <= bound
+        assert not layer.bias.any()
+
+
+def test_first_weights_are_pytorchs_own_unless_asked_otherwise() -> None:
+    torch.manual_seed(0)
+    net = make(shape=(3,), hidden=[8])
+    torch.manual_seed(0)
+    assert torch.equal(net.head[0].weight, torch.nn.Linear(3, 8).weight)
