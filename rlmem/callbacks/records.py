@@ -165,9 +165,13 @@ class Recorder(lightning.Callback):
             self.write_row(pl_module, outputs)
 
     def write_row(self, agent: Any, outputs: dict[str, Any]) -> None:
-        """Make one row of metrics and write the episodes that ended."""
+        """Make one row of metrics, of eight digits, and write the episodes that ended."""
         self.write_episodes()
-        row = {**self._progress(agent), **self._learning(outputs), **self._memory()}
+        columns = {**self._progress(agent), **self._learning(outputs), **self._memory()}
+        row = {
+            name: float(f"{value:.8g}") if isinstance(value, float) else value
+            for name, value in columns.items()
+        }
         self._metrics.write([row])
         for logger in self.loggers:
             logger.log(row)

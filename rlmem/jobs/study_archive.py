@@ -3,8 +3,6 @@
 With it a fresh clone makes the same page, and goes on where the study stands.
 """
 
-import csv
-import io
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -22,22 +20,21 @@ UNREADABLE = (OSError, ValueError, EOFError, NotImplementedError, zipfile.BadZip
 
 
 def pack(study: Study) -> int:
-    """Write the finished runs that the study asks for; how many.
-
-    Numbers of metrics.csv have six digits there. The same runs give the same bytes.
-    """
+    """Write the finished runs that the study asks for; how many. The same runs, the same bytes."""
     path = study.folder / NAME
     fresh = path.with_suffix(".new")
     packed = 0
-    with zipfile.ZipFile(fresh, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+    with zipfile.ZipFile(fresh, "w") as archive:
         for job in _jobs(study):
             if not (job.done and all((job.folder / name).is_file() for name in FILES)):
                 continue
             packed += 1
             for name in FILES:  # ZipInfo's date is a constant
-                info = zipfile.ZipInfo(_inside(study, job, name))
-                info.compress_type = zipfile.ZIP_DEFLATED
-                archive.writestr(info, _content(study, job, name))
+                info, content = (
+                    zipfile.ZipInfo(_inside(study, job, name)),
+                    _content(study, job, name),
+                )
+                archive.writestr(info, content, zipfile.ZIP_DEFLATED, 9)
     if packed:
         fresh.replace(path)
     else:
@@ -89,25 +86,13 @@ def _inside(study: Study, job: Job, name: str) -> str:
 
 
 def _content(study: Study, job: Job, name: str) -> str:
-    """A file of a run as the archive holds it: no folder of this machine, no digits of noise."""
+    """A file of a run as the archive holds it, which names no folder of this machine."""
     path = job.folder / name
     if name == "config.yaml":
         config = yaml.safe_load(path.read_text())
         config["paths"]["output_dir"] = Path(_inside(study, job, name)).parent.as_posix()
         return yaml.safe_dump(config, sort_keys=False)
-    if name == "metrics.csv":
-        with path.open(newline="") as file:
-            rows = [[_six_digits(cell) for cell in row] for row in csv.reader(file)]
-        csv.writer(written := io.StringIO(), lineterminator="\n").writerows(rows)
-        return written.getvalue()
     return path.read_text()
-
-
-def _six_digits(cell: str) -> str:
-    try:
-        return f"{float(cell):.6g}" if "." in cell else cell
-    except ValueError:
-        return cell
 
 
 def _read(archive: zipfile.ZipFile, name: str) -> bytes:

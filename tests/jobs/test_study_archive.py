@@ -1,6 +1,5 @@
 """runs.zip: a study's finished runs, from which another clone makes the same page and goes on."""
 
-import csv
 import shutil
 import zipfile
 from pathlib import Path
@@ -75,17 +74,12 @@ def test_the_same_runs_give_the_same_bytes(study: Study) -> None:
     assert (second.folder / "runs.zip").read_bytes() == before
 
 
-def test_it_names_no_folder_of_the_machine_and_six_digits(study: Study) -> None:
+def test_it_names_no_folder_of_the_machine(study: Study) -> None:
     pack(study)
     with zipfile.ZipFile(study.folder / "runs.zip") as archive:
-        place = "runs/cartpole/uniform/seed0/"
-        config = yaml.safe_load(archive.read(place + "config.yaml"))
-        metrics = archive.read(place + "metrics.csv").decode().splitlines()
+        config = yaml.safe_load(archive.read("runs/cartpole/uniform/seed0/config.yaml"))
         contents = b"".join(archive.read(name) for name in archive.namelist())
-    assert config["paths"]["output_dir"] == place.rstrip("/")
-    rows = list(csv.DictReader(metrics))
-    assert rows[-1]["env_steps"] == "20000"
-    assert rows[-1]["train_return_mean"] == "33.3333"
+    assert config["paths"]["output_dir"] == "runs/cartpole/uniform/seed0"
     assert str(study.folder).encode() not in contents
 
 
