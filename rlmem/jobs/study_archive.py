@@ -30,11 +30,8 @@ def pack(study: Study) -> int:
                 continue
             packed += 1
             for name in FILES:  # ZipInfo's date is a constant
-                info, content = (
-                    zipfile.ZipInfo(_inside(study, job, name)),
-                    _content(study, job, name),
-                )
-                archive.writestr(info, content, zipfile.ZIP_DEFLATED, 9)
+                info = zipfile.ZipInfo(_inside(study, job, name))
+                archive.writestr(info, _content(study, job, name), zipfile.ZIP_DEFLATED, 9)
     if packed:
         fresh.replace(path)
     else:
