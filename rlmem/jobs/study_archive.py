@@ -6,7 +6,6 @@ With it a fresh clone makes the same page, and goes on where the study stands.
 import zipfile
 import zlib
 from collections.abc import Iterator
-from pathlib import Path
 
 import yaml
 
@@ -26,12 +25,11 @@ def pack(study: Study) -> int:
     packed = 0
     with zipfile.ZipFile(fresh, "w") as archive:
         for job in _jobs(study):
-            if not (job.done and all((job.folder / name).is_file() for name in FILES)):
-                continue
-            packed += 1
-            for name in FILES:  # ZipInfo's date is a constant
+            contents = _contents(study, job) if job.done else {}
+            packed += bool(contents)
+            for name, content in contents.items():  # ZipInfo's date is a constant
                 info = zipfile.ZipInfo(_inside(study, job, name))
-                archive.writestr(info, _content(study, job, name), zipfile.ZIP_DEFLATED, 9)
+                archive.writestr(info, content, zipfile.ZIP_DEFLATED, 9)
     if packed:
         fresh.replace(path)
     else:
@@ -62,8 +60,8 @@ def unpack(study: Study) -> int:
                 if _overrides(contents["overrides.yaml"]) != [*job.overrides]:
                     continue
                 job.folder.mkdir(parents=True, exist_ok=True)
-                for name, content in contents.items():
-                    (job.folder / name).write_bytes(content)
+                for name in reversed(FILES):  # config.yaml last: with it the run is there
+                    (job.folder / name).write_bytes(contents[name])
                 unpacked += 1
     except UNREADABLE as error:
         raise UserError(f"{path}: cannot be read ({error}); remove it to run all anew") from None
@@ -82,14 +80,16 @@ def _inside(study: Study, job: Job, name: str) -> str:
     return (job.folder / name).relative_to(study.folder).as_posix()
 
 
-def _content(study: Study, job: Job, name: str) -> str:
-    """A file of a run as the archive holds it, which names no folder of this machine."""
-    path = job.folder / name
-    if name == "config.yaml":
-        config = yaml.safe_load(path.read_text())
-        config["paths"]["output_dir"] = Path(_inside(study, job, name)).parent.as_posix()
-        return yaml.safe_dump(config, sort_keys=False)
-    return path.read_text()
+def _contents(study: Study, job: Job) -> dict[str, str]:
+    """A run's files as the archive holds them, naming no folder of this machine; none if one of
+    them is damaged: the report leaves such a run out as well."""
+    try:
+        contents = {name: (job.folder / name).read_text() for name in FILES}
+        config = yaml.safe_load(contents["config.yaml"])
+        config["paths"]["output_dir"] = _inside(study, job, ".")
+    except (OSError, ValueError, LookupError, TypeError, yaml.YAMLError):
+        return {}
+    return contents | {"config.yaml": yaml.safe_dump(config, sort_keys=False)}
 
 
 def _read(archive: zipfile.ZipFile, name: str) -> bytes:

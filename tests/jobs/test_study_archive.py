@@ -100,6 +100,22 @@ def test_a_run_that_has_begun_is_left_alone_and_not_packed(study: Study) -> None
     assert pack(second) == 5
 
 
+@pytest.mark.parametrize("content", ["", "paths: 3", "a: [", "\0"])
+def test_a_run_whose_configuration_is_damaged_is_left_out(study: Study, content: str) -> None:
+    (study.jobs("CartPole")[0].folder / "config.yaml").write_text(content)
+    assert pack(study) == 5
+
+
+def test_an_interrupted_unpacking_is_made_good(study: Study) -> None:
+    pack(study)
+    second = clone(study)
+    half = second.jobs("CartPole")[0].folder
+    half.mkdir(parents=True)
+    (half / "summary.json").write_text("{")  # the last file before config.yaml
+    assert unpack(second) == 6
+    assert all(job.done for job in second.jobs("CartPole"))
+
+
 def test_without_finished_runs_the_archive_stays(study: Study) -> None:
     pack(study)
     before = (study.folder / "runs.zip").read_bytes()
