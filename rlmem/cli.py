@@ -96,6 +96,8 @@ def _study(name: str, only: str, workers: int) -> int:
         names += ["regression.csv"] if report.regression and report.regression.fits else []
         names += ["runs.zip"] if packed else []
         print(f"written: {study.folder}/{', '.join(names)}, figures/")
+    else:
+        print(f"nothing to report: {study.folder}/runs holds no run, and there is no runs.zip")
     return 1 if failed else 0
 
 

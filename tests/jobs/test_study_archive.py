@@ -100,6 +100,13 @@ def test_a_run_that_has_begun_is_left_alone_and_not_packed(study: Study) -> None
     assert pack(second) == 5
 
 
+def test_a_report_of_nothing_says_so(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    (tmp_path / "study.yaml").write_text(DEFINITION)
+    assert _study(str(tmp_path), "", 0) == 0
+    assert "nothing to report" in capsys.readouterr().out
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["study.yaml"]
+
+
 @pytest.mark.parametrize("content", ["", "paths: 3", "a: [", "\0"])
 def test_a_run_whose_configuration_is_damaged_is_left_out(study: Study, content: str) -> None:
     (study.jobs("CartPole")[0].folder / "config.yaml").write_text(content)
