@@ -223,6 +223,24 @@ def test_slots_leave_room_for_frames_that_compress_less_later() -> None:
     assert len(memory) > 100
 
 
+@pytest.mark.parametrize("change", [0.0, 0.005, 0.02])
+@pytest.mark.parametrize("budget", [44_000, 53_000, 60_000, 66_000, 80_000])
+def test_a_small_budget_that_is_taken_lasts(budget: int, change: float) -> None:
+    """Slots take no room that open chunks and a second segment need later."""
+    memory = limited(budget, "compressed", num_envs=4)
+    envs = RandomEnvs(np.random.default_rng(0), FRAME, np.uint8, 4, 0.002, change)
+    for _ in range(600):
+        memory.extend(envs.block(4))
+    assert 24_000 < held(memory) <= budget
+    assert len(memory) >= 40
+    memory.check_valid()
+
+
+def test_a_compressed_budget_without_room_for_frames_is_refused_before_a_run() -> None:
+    with pytest.raises(UserError, match=r"memory\.budget=36000: too small .* missing"):
+        limited(36_000, "compressed", num_envs=4)
+
+
 def test_a_budget_takes_no_more_address_space_than_it_can_use() -> None:
     storage: Any = limited("64GiB", "compressed", frame=(3, 210, 160)).storage
     assert storage._arena.limit < 65 * 2**30

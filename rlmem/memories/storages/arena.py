@@ -182,7 +182,12 @@ class Arena:
 
     def missing(self, size: int) -> int:
         """Bytes by which strings of `size` bytes together would let the arena grow."""
-        return max(0, self._segments_for(size) - int(self._state[1])) * (SEGMENT + RECORD)
+        return self.bytes_of(max(0, self._segments_for(size) - int(self._state[1])))
+
+    @staticmethod
+    def bytes_of(segments: int) -> int:
+        """Bytes of so many segments."""
+        return segments * (SEGMENT + RECORD)
 
     def _segments_for(self, size: int) -> int:
         """Segments that would be begun."""

@@ -166,6 +166,25 @@ class CompressedFrameStorage(RingStorage):
             growth += (codec.REFERENCES - int(self._known[0])) * self._references[0].nbytes
         return growth
 
+    @property
+    def _least(self) -> int:
+        return self.nbytes + self._to_come
+
+    @property
+    def _spare(self) -> int:
+        """For what it comes to, and for open chunks that are full, of frames twice as long as
+        now."""
+        frame = min(self._longest, 2 * self._likely_frame)
+        opened = self._ends["head"].sum() + self._ends["values"].sum()
+        return self._to_come + max(0, self.num_envs * self.chunk * frame - int(opened))
+
+    @property
+    def _to_come(self) -> int:
+        """The references not yet known, and a second segment, as the newest full chunks may lie
+        across two."""
+        references = (codec.REFERENCES - int(self._known[0])) * self._references[0].nbytes
+        return references + max(0, self._arena.bytes_of(2) - self._arena.nbytes)
+
     def _give_back(self, size: int, keep: int) -> int:
         return self._arena.give_back(size, keep)
 

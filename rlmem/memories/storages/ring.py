@@ -170,6 +170,7 @@ class RingStorage(RingFrames):
             self._chunks,
             self._free,
             self._chains,
+            self._recent,
         )
         if len(freed):
             self._release(freed)
@@ -178,7 +179,7 @@ class RingStorage(RingFrames):
         if self.budget is not None and budget > self.budget:
             raise ValueError(f"budget={budget}: this storage was made for {self.budget} bytes")
         self.budget, self.slot_bytes = budget, slot_bytes
-        vars(self).pop("_limit", None)
+        self._limit = RingBudget(self, budget)
 
     @cached_property
     def _limit(self) -> RingBudget | None:

@@ -41,6 +41,9 @@ class RingBudget:
     Args:
         storage: whose bytes are counted.
         limit: bytes that it may hold.
+
+    Raises:
+        BudgetError: it would never hold more than a few transitions.
     """
 
     def __init__(self, storage: "RingStorage", limit: int) -> None:
@@ -51,6 +54,8 @@ class RingBudget:
             index = storage._chunk_bytes / storage.chunk  # of a frame, which stays as well
             turns = int(MOST_SLOTS * limit / (storage.num_envs * (self._a_slot + index)))
             self.most_slots = min(self.most_slots, storage.num_envs * max(1, turns))
+        if (missing := storage._least - limit) > 0:
+            raise BudgetError(limit, missing)
 
     @property
     def longest_run(self) -> int:
@@ -75,8 +80,9 @@ class RingBudget:
         missing = 0
         if cursor == size and window == size and size < self.most_slots:  # a new slot is next
             rows = min(count, self.most_slots - size)
+            spare = storage._spare if size else 0
             while rows:
-                missing = self._missing(rows, *self._needs(env_id[:rows], follows[:rows]))
+                missing = self._missing(rows, *self._needs(env_id[:rows], follows[:rows]), spare)
                 if missing <= 0:
                     return size, rows
                 rows = self._fewer(rows)
@@ -104,17 +110,18 @@ class RingBudget:
         chunks = kernels.chunks_needed(frames, storage._chains, storage.chunk)
         return chunks, *storage._likely_bytes(frames)
 
-    def _missing(self, slots: int, chunks: int, opened: int, stored: int) -> int:
+    def _missing(self, slots: int, chunks: int, opened: int, stored: int, spare: int = 0) -> int:
         """Bytes by which a run would pass the budget, once what nothing needs is given back.
 
         Args:
             slots: how many of the run are new.
             chunks, opened, stored: its needs.
+            spare: bytes to be left.
         """
         storage = self.storage
         begun = max(0, chunks - int(storage._ring["free"][0]))
         added = slots * self._a_slot + begun * storage._chunk_bytes + opened
-        over = storage.nbytes + added + storage._growth(stored) - self.limit
+        over = storage.nbytes + added + storage._growth(stored) + spare - self.limit
         return over - storage._give_back(over, stored) if over > 0 else over
 
     def settle(self) -> None:

@@ -95,6 +95,16 @@ class RingFrames(ReplayStorage):
         """Bytes by which this storage grows if `stored` bytes are stored away."""
         return 0
 
+    @property
+    def _least(self) -> int:
+        """Bytes that it comes to whatever the frames are like."""
+        return 0
+
+    @property
+    def _spare(self) -> int:
+        """Bytes that no new slot may take, as slots stay and frames could need more later."""
+        return 0
+
     def _give_back(self, size: int, keep: int) -> int:
         """Return `size` unused bytes to the system, but not what `keep` bytes to be stored away
         need; the bytes that were returned."""

@@ -125,25 +125,47 @@ def evict(
     chunks: Records,
     free: np.ndarray,
     chains: Records,
+    recent: np.ndarray,
 ) -> np.ndarray:
     """Drop the `count` oldest transitions; the chunks that nothing needs any more, int32."""
     r = ring[0]
-    # From one transition to the next of its environment, the oldest frame moves by stack + 1 at
-    # most.
-    freed = np.empty(count * ((stack + 1) // length + 2), np.int32)
+    # From one transition to the next of its environment, and from the last one to the frames that
+    # wait for their transition, the oldest frame moves by stack + 1 at most.
+    freed = np.empty((count + len(chains)) * ((stack + 1) // length + 2), np.int32)
     num_freed = 0
     for _ in range(count):
-        slot = (r.cursor - r.window) % r.size
-        chunk = rows[slot].chunk
-        chain = chains[chunks[chunk].env]
-        while chain.head != chunk:
-            freed[num_freed] = chain.head
-            free[r.free] = chain.head
-            r.free += 1
-            num_freed += 1
-            chain.head = chunks[chain.head].next
+        chunk = rows[(r.cursor - r.window) % r.size].chunk
+        num_freed = _drop_before(
+            chunk, chains[chunks[chunk].env], r, chunks, free, freed, num_freed
+        )
         r.window -= 1
+    if r.window == 0:
+        for e in range(len(chains)):
+            chain = chains[e]
+            if chain.head >= 0:
+                chunk = recent[e, stack - 1 - chain.depth] // length
+                num_freed = _drop_before(chunk, chain, r, chunks, free, freed, num_freed)
     return freed[:num_freed]
+
+
+@njit(cache=True)
+def _drop_before(
+    chunk: Any,
+    chain: Any,
+    ring: Any,
+    chunks: Records,
+    free: np.ndarray,
+    freed: np.ndarray,
+    num_freed: int,
+) -> int:
+    """Let go of a chain's chunks before one of them; how many are in `freed` then."""
+    while chain.head != chunk:
+        freed[num_freed] = chain.head
+        free[ring.free] = chain.head
+        ring.free += 1
+        num_freed += 1
+        chain.head = chunks[chain.head].next
+    return num_freed
 
 
 @njit(cache=True)
