@@ -60,7 +60,7 @@ def study_main() -> None:
 def _study(name: str, only: str, workers: int) -> int:
     from rlmem.errors import UserError
     from rlmem.jobs.cliffwalk import KIND, run_cliffwalk
-    from rlmem.jobs.study import report_study, run_study
+    from rlmem.jobs.study import outdated, report_study, run_study
     from rlmem.jobs.study_archive import pack, unpack
     from rlmem.jobs.study_file import Study, read_definition
 
@@ -78,6 +78,8 @@ def _study(name: str, only: str, workers: int) -> int:
             raise UserError(f"--only {min(unknown)}: no such column; there are {known}")
         if count := unpack(study):
             print(f"{count} finished runs taken from {folder}/runs.zip (remove it to run all anew)")
+        for line in outdated(study, columns):
+            print(f"warning: {line}; remove them from {folder}/runs to run them anew")
         failed = run_study(study, columns, workers) if workers else []
         for job, error in failed:
             print(f"failed: {job.name}: {error} ({job.folder}/log.txt)", file=sys.stderr)

@@ -12,6 +12,7 @@ import signal
 import threading
 import time
 import traceback
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -160,13 +161,14 @@ def report_study(study: Study) -> Report | None:
     runs = study.folder / "runs"
     if not runs.is_dir():
         return None
-    missing = [note for column in study.columns if (note := _missing(study, column))]
+    notes = [note for column in study.columns if (note := _missing(study, column))]
+    notes += outdated(study, [*study.columns])
     findings = study.folder / "findings.md"
     against = {row: [c for c in study.controls if c != row] for row in study.rows}
     report = write_report(
         [runs],
         study.folder,
-        notes=missing,
+        notes=notes,
         title=study.title,
         findings=findings.read_text(errors="replace") if findings.is_file() else "",
         against=against if study.controls else {},
@@ -188,3 +190,16 @@ def _missing(study: Study, column: str) -> str | None:
         f"{label} ({n} of {wanted[label]})" for label, n in found.items() if n < wanted[label]
     ]
     return f"{column}: not all seeds were run: {', '.join(lacking)}" if lacking else None
+
+
+def outdated(study: Study, columns: Sequence[str]) -> list[str]:
+    """A line for each column with runs that were made before its definition changed."""
+    lines = []
+    for column in columns:
+        made = Counter(job.row for job in study.all_jobs([column]) if job.outdated)
+        if made:
+            rows = ", ".join(f"{row} ({count})" for row, count in made.items())
+            lines.append(
+                f"{column}: runs made with other overrides than study.yaml has now: {rows}"
+            )
+    return lines

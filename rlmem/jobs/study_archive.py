@@ -5,7 +5,6 @@ With it a fresh clone makes the same page, and goes on where the study stands.
 
 import zipfile
 import zlib
-from collections.abc import Iterator
 
 import yaml
 
@@ -19,13 +18,14 @@ UNREADABLE = (OSError, ValueError, EOFError, NotImplementedError, zipfile.BadZip
 
 
 def pack(study: Study) -> int:
-    """Write the finished runs that the study asks for; how many. The same runs, the same bytes."""
+    """Write the finished runs as the study asks for them; how many. The same runs, the same
+    bytes."""
     path = study.folder / NAME
     fresh = path.with_suffix(".new")
     packed = 0
     with zipfile.ZipFile(fresh, "w") as archive:
-        for job in _jobs(study):
-            contents = _contents(study, job) if job.done else {}
+        for job in study.all_jobs(study.columns):
+            contents = _contents(study, job) if job.done and not job.outdated else {}
             packed += bool(contents)
             for name, content in contents.items():  # ZipInfo's date is a constant
                 info = zipfile.ZipInfo(_inside(study, job, name))
@@ -52,7 +52,7 @@ def unpack(study: Study) -> int:
     try:
         with zipfile.ZipFile(path) as archive:
             there = set(archive.namelist())
-            for job in _jobs(study):
+            for job in study.all_jobs(study.columns):
                 names = {name: _inside(study, job, name) for name in FILES}
                 if (job.folder / "config.yaml").exists() or not there.issuperset(names.values()):
                     continue
@@ -66,13 +66,6 @@ def unpack(study: Study) -> int:
     except UNREADABLE as error:
         raise UserError(f"{path}: cannot be read ({error}); remove it to run all anew") from None
     return unpacked
-
-
-def _jobs(study: Study) -> Iterator[Job]:
-    """All of a study; FIFOs beside a run once that run is there."""
-    for column in study.columns:
-        yield from study.jobs(column)
-        yield from study.fifo_jobs(column)
 
 
 def _inside(study: Study, job: Job, name: str) -> str:

@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -40,6 +40,15 @@ class Job:
     @property
     def done(self) -> bool:
         return (read_summary(self.folder) or {}).get("status") == "finished"
+
+    @property
+    def outdated(self) -> bool:
+        """Whether it is done, but with other overrides than the study has for it now."""
+        try:
+            made = yaml.safe_load((self.folder / "overrides.yaml").read_text())
+        except (OSError, ValueError, yaml.YAMLError):
+            return False
+        return self.done and made != [*self.overrides]
 
 
 def read_definition(folder: Path) -> dict[str, Any]:
@@ -194,6 +203,12 @@ class Study:
     def _setting(self, column: str, row: str) -> list[str]:
         """A row's overrides, and then what a column says of it."""
         return [*self.rows[row]["overrides"], *self.columns[column]["rows"].get(row, [])]
+
+    def all_jobs(self, columns: Iterable[str]) -> Iterator[Job]:
+        """Those of some columns; the FIFOs beside a run once that run is there."""
+        for column in columns:
+            yield from self.jobs(column)
+            yield from self.fifo_jobs(column)
 
     def _cells(self, column: str) -> list[tuple[str, int]]:
         """Rows and seeds of a column, the first seed of all rows first."""

@@ -91,6 +91,19 @@ def test_a_run_of_other_overrides_is_not_taken(study: Study) -> None:
     assert [job.row for job in second.jobs("CartPole") if job.done] == ["uniform"] * 2
 
 
+def test_a_run_of_other_overrides_is_named_and_not_packed(
+    study: Study, capsys: pytest.CaptureFixture
+) -> None:
+    changed = DEFINITION.replace("memory=gwr", "memory=gwr agent.lr=1")
+    (study.folder / "study.yaml").write_text(changed)
+    assert _study(str(study.folder), "", 0) == 0
+    line = "CartPole: runs made with other overrides than study.yaml has now: gwr (2), "
+    assert f"warning: {line}" in capsys.readouterr().out
+    assert line in (study.folder / "index.html").read_text()
+    with zipfile.ZipFile(study.folder / "runs.zip") as archive:
+        assert {name.split("/")[2] for name in archive.namelist()} == {"uniform"}
+
+
 def test_a_run_that_has_begun_is_left_alone_and_not_packed(study: Study) -> None:
     pack(study)
     second = clone(study)
