@@ -168,6 +168,7 @@ class ReplayStorage(Storage):
 
         Raises:
             ValueError: this storage knows a capacity only.
+            UserError: the budget is too small for any transitions.
         """
         raise ValueError(f"{type(self).__name__} takes a capacity, not a budget")
 

@@ -161,10 +161,18 @@ class CompressedFrameStorage(RingStorage):
     def _growth(self, stored: int) -> int:
         growth = self._arena.missing(stored)
         if growth and not self.gives_back:  # leave room for what it could not give later
-            held = self._ends["head"].sum() + self._ends["values"].sum()
-            growth += max(0, self.num_envs * self.chunk * self._longest - int(held))
-            growth += (codec.REFERENCES - int(self._known[0])) * self._references[0].nbytes
+            growth += self._opening(self._longest) + self._new_references
         return growth
+
+    def _opening(self, frame: int) -> int:
+        """Bytes by which the open chunks grow until they are full, of frames of so many bytes."""
+        held = self._ends["head"].sum() + self._ends["values"].sum()
+        return max(0, self.num_envs * self.chunk * frame - int(held))
+
+    @property
+    def _new_references(self) -> int:
+        """Bytes of the references that are not yet known."""
+        return (codec.REFERENCES - int(self._known[0])) * self._references[0].nbytes
 
     @property
     def _least(self) -> int:
@@ -174,16 +182,12 @@ class CompressedFrameStorage(RingStorage):
     def _spare(self) -> int:
         """For what it comes to, and for open chunks that are full, of frames twice as long as
         now."""
-        frame = min(self._longest, 2 * self._likely_frame)
-        opened = self._ends["head"].sum() + self._ends["values"].sum()
-        return self._to_come + max(0, self.num_envs * self.chunk * frame - int(opened))
+        return self._to_come + self._opening(min(self._longest, 2 * self._likely_frame))
 
     @property
     def _to_come(self) -> int:
-        """The references not yet known, and a second segment, as the newest full chunks may lie
-        across two."""
-        references = (codec.REFERENCES - int(self._known[0])) * self._references[0].nbytes
-        return references + max(0, self._arena.bytes_of(2) - self._arena.nbytes)
+        """All references, and a second segment, as the newest full chunks may lie across two."""
+        return self._new_references + max(0, self._arena.bytes_of(2) - self._arena.nbytes)
 
     def _give_back(self, size: int, keep: int) -> int:
         return self._arena.give_back(size, keep)
