@@ -113,9 +113,12 @@ class _Job:
             code = self._report(exc)
             what = str(exc) if isinstance(exc, UserError) else f"{type(exc).__name__}: {exc}"
             sweep.write_error(folder, what, code)
-            raise JobFailedError(code) from None
+            failure = JobFailedError(code)
         finally:
             _remove_unused(folder)
+        # Raised here it has no context: Hydra keeps it to the sweep's end, and would keep with it
+        # the frames of the run, so its memory.
+        raise failure
 
     def _report(self, exc: Exception) -> int:
         config = HydraConfig.get()

@@ -1,5 +1,6 @@
 """summary.json: what a run was, how it ended, what it scored and what its memory cost."""
 
+import contextlib
 import importlib.metadata
 import json
 import os
@@ -41,8 +42,14 @@ def git_commit() -> str | None:
     return result.stdout.strip() or None
 
 
+def reset_peak_rss() -> None:
+    """Let `peak_rss_bytes` begin anew, where the system can (Linux)."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
 def peak_rss_bytes() -> int:
-    """Largest resident set of this process so far."""
+    """Largest resident set of this process since `reset_peak_rss`."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
 

@@ -1,5 +1,6 @@
 """One training run, from its configuration to its summary."""
 
+import gc
 import sys
 import time
 import traceback
@@ -31,7 +32,14 @@ from rlmem.errors import UserError
 from rlmem.jobs import build
 from rlmem.jobs.preflight import preflight
 from rlmem.jobs.resume import lock_run, resolve_run_dir, write_config
-from rlmem.jobs.summary import git_commit, peak_rss_bytes, read_summary, versions, write_summary
+from rlmem.jobs.summary import (
+    git_commit,
+    peak_rss_bytes,
+    read_summary,
+    reset_peak_rss,
+    versions,
+    write_summary,
+)
 from rlmem.networks import network_kind
 
 TORCH_THREADS = torch.get_num_threads()  # of the process, before a job of a sweep changes it
@@ -225,6 +233,8 @@ def train(cfg: DictConfig) -> Any:
         SystemExit: 128 + the signal's number after a signal, when the run is saved.
     """
     started = time.perf_counter()
+    gc.collect()  # a run before this one: its parts hold each other, and with them its memory
+    reset_peak_rss()
     _quiet()
     output_dir = Path(cfg.paths.output_dir)
     multirun = HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN

@@ -1,18 +1,23 @@
 """Whole runs with tiny settings: every memory, the experiments, failures, sweeps."""
 
+import gc
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
 
 from rlmem.agents.dqn import DQN
 from rlmem.config import compose, run_hydra
 from rlmem.errors import UserError
+from rlmem.jobs.summary import peak_rss_bytes
 from rlmem.jobs.train import train
+from rlmem.memories import ReplayMemory
 from tests.jobs.helpers import TINY, TINY_ATARI, TINY_GWR, assert_same_run, rows_of, run, summary_of
 
 ROOT = Path(__file__).parents[2]
@@ -149,6 +154,49 @@ def test_a_crash_leaves_a_summary_that_says_why(
     assert summary["status"] == "failed"
     assert summary["error"] == "FloatingPointError: the network has diverged"
     assert summary["env_steps"] == 100
+
+
+def memories_alive() -> int:
+    return sum(type(it) is ReplayMemory for it in gc.get_objects())
+
+
+@pytest.fixture
+def no_chance_collection() -> Iterator[None]:
+    """Reference cycles stay until somebody collects them."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("no_chance_collection")
+def test_a_run_begins_without_the_memory_of_the_one_before(tmp_path: Path) -> None:
+    before = memories_alive()
+    run(tmp_path / "a", "trainer.max_env_steps=120")
+    run(tmp_path / "b", "trainer.max_env_steps=120")
+    assert memories_alive() == before + 1
+
+
+@pytest.mark.usefixtures("no_chance_collection")
+def test_a_failed_job_of_a_sweep_does_not_keep_its_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alive = []
+
+    def fail(*args: object) -> None:
+        alive.append(memories_alive())
+        raise FloatingPointError("the network has diverged")
+
+    monkeypatch.setattr(DQN, "_update", fail)
+    assert run_hydra(train, "train", ["-m", *TINY, "seed=0,1,2", f"hydra.sweep.dir={tmp_path}"])
+    assert alive == [alive[0]] * 3
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a process's peak stays")
+def test_the_peak_is_of_the_run_and_not_of_what_was_before(tmp_path: Path) -> None:
+    torch.ones(2**29, dtype=torch.uint8)
+    before = peak_rss_bytes()
+    assert before - run(tmp_path, "trainer.max_env_steps=120")["peak_rss_bytes"] > 2**28
 
 
 def test_a_folder_that_holds_a_run_is_not_written_over(tmp_path: Path) -> None:
