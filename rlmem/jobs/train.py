@@ -233,8 +233,6 @@ def train(cfg: DictConfig) -> Any:
         SystemExit: 128 + the signal's number after a signal, when the run is saved.
     """
     started = time.perf_counter()
-    gc.collect()  # a run before this one: its parts hold each other, and with them its memory
-    reset_peak_rss()
     _quiet()
     output_dir = Path(cfg.paths.output_dir)
     multirun = HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN
@@ -245,6 +243,8 @@ def train(cfg: DictConfig) -> Any:
         return objective_value(cfg, done)
     if cfg.trainer.accelerator == "gpu" and not torch.cuda.is_available():
         raise UserError("trainer.accelerator=gpu: torch finds no GPU here; use cpu or auto")
+    gc.collect()  # a run before this one: its parts hold each other, and with them its memory
+    reset_peak_rss()
     run = Run(cfg, run_dir)
     lock = lock_run(run_dir)
     torch.set_num_threads(cfg.trainer.threads or useful_threads(run.stream.env.spec))
