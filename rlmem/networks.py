@@ -125,7 +125,7 @@ class Actor(nn.Module):
 
 
 class Critic(nn.Module):
-    """Q(observation, action) of vectors: float32 [B, D], float32 [B, A] -> [B].
+    """Q(observation, action) of vectors: float32 [B, D], float32 [B, A] -> [B, 1].
 
     Args:
         action_layer: the layer that takes the action beside the features before it, from 1.
@@ -144,8 +144,8 @@ class Critic(nn.Module):
         self.head = _head(joined, after, 1, dueling=False)
 
     def forward(self, observation: torch.Tensor, action: torch.Tensor) -> torch.Tensor:
-        """Q values [B]."""
-        return self.head(torch.cat((self.body(observation), action), -1)).squeeze(-1)
+        """Q values [B, 1]."""
+        return self.head(torch.cat((self.body(observation), action), -1))
 
 
 NATURE = ((32, 8, 4), (64, 4, 2), (64, 3, 1))  # Mnih et al. 2015

@@ -150,7 +150,7 @@ class DDPG(Learner):
             td_errors.append(td_error)
             losses.append(loss)
         self.grad_steps += len(losses)
-        return {"td_error": torch.stack(td_errors), "loss": torch.stack(losses)}
+        return {"td_error": torch.stack(td_errors).squeeze(-1), "loss": torch.stack(losses)}
 
     def _target_noise(self, action: torch.Tensor) -> Any:
         """Noise on the target policy's actions, [U, B, A], or None for each of U minibatches."""
@@ -172,7 +172,8 @@ class DDPG(Learner):
         weight: torch.Tensor,
         update_policy: bool,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """One gradient step on a minibatch [B]; `discount` is 0 where the episode terminated."""
+        """One gradient step on a minibatch, columns [B, 1]; `discount` is 0 where the episode
+        terminated."""
         target = self._target(next_observation, reward, discount, noise)
         td_errors = [target - critic(observation, action) for critic in self.critics]
         loss = sum((weight * error.square()).mean() for error in td_errors)
@@ -204,7 +205,8 @@ class DDPG(Learner):
         discount: torch.Tensor,
         noise: torch.Tensor | None,
     ) -> torch.Tensor:
-        """Reward + discount * the smallest target critic's value of the target policy, [B]."""
+        """Reward + discount * the smallest target critic's value of the target policy,
+        [B, 1]."""
         action = self.target_actor(next_observation)
         if noise is not None:
             action = (action + noise).clamp(self.box[0], self.box[1])
@@ -220,7 +222,7 @@ class DDPG(Learner):
         )
 
     def _largest(self, td_errors: list[torch.Tensor]) -> torch.Tensor:
-        """Of each transition the TD error that is furthest from 0, [B], detached."""
+        """Of each transition the TD error that is furthest from 0, [B, 1], detached."""
         if len(td_errors) == 1:
             return td_errors[0].detach()
         first, second = (error.detach() for error in td_errors)

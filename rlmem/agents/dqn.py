@@ -116,7 +116,8 @@ class DQN(Learner):
             if self.target_update_every and number % self.target_update_every == 0:
                 self.update_target()
         self.grad_steps += len(found)
-        return {name: torch.stack([values[name] for values in found]) for name in found[0]}
+        outputs = {name: torch.stack([values[name] for values in found]) for name in found[0]}
+        return outputs | {"td_error": outputs["td_error"].squeeze(-1)}
 
     @torch.no_grad()
     def update_target(self) -> None:
@@ -139,7 +140,8 @@ class DQN(Learner):
         consolidation: torch.Tensor | None = None,
         consolidation_weight: torch.Tensor | None = None,
     ) -> dict[str, torch.Tensor]:
-        """The gradient steps of a minibatch [B]; `discount` is 0 where the episode terminated."""
+        """The gradient steps of a minibatch, columns [B, 1]; `discount` is 0 where the episode
+        terminated."""
         target = self._target(next_observation, reward, discount)
         if consolidation is None or consolidation_weight is None:
             td_error, loss = self._td_loss(self.online(observation), action, target, weight)
@@ -165,21 +167,21 @@ class DQN(Learner):
     def _target(
         self, next_observation: torch.Tensor, reward: torch.Tensor, discount: torch.Tensor
     ) -> torch.Tensor:
-        """Reward + discount * the value of the next observation, [B]."""
+        """Reward + discount * the value of the next observation, [B, 1]."""
         q_next = self.target(next_observation)
         if self.cfg.double:
             best = self.online(next_observation).argmax(-1, keepdim=True)
-            value = q_next.gather(-1, best).squeeze(-1)
+            value = q_next.gather(-1, best)
         else:
-            value = q_next.amax(-1)
+            value = q_next.amax(-1, keepdim=True)
         target = torch.addcmul(reward, discount, value.to(reward.dtype))
         return target if self.cfg.target_clip is None else target.clamp(*self.cfg.target_clip)
 
     def _td_loss(
         self, q: torch.Tensor, action: torch.Tensor, target: torch.Tensor, weight: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """TD errors [B] and their weighted loss, of Q values [B, actions]."""
-        td_error = target - q.gather(-1, action).squeeze(-1)
+        """TD errors [B, 1] and their weighted loss, of Q values [B, actions]."""
+        td_error = target - q.gather(-1, action)
         if self.cfg.loss == "huber":
             zero = torch.zeros_like(td_error)
             loss = torch.nn.functional.huber_loss(td_error, zero, reduction="none")

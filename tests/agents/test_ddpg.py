@@ -155,7 +155,7 @@ class Spy(nn.Module):
 
     def forward(self, observation: torch.Tensor, action: torch.Tensor) -> torch.Tensor:
         self.seen.append(action)
-        return torch.zeros(len(action))
+        return torch.zeros(len(action), 1)
 
 
 def test_td3_moves_policy_and_targets_at_every_second_update_only() -> None:
