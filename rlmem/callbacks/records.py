@@ -22,6 +22,7 @@ from rlmem.data.stream import EnvStepStream
 
 EPISODE_COLUMNS = ["env_steps", "episode", "return", "length", "seconds"]
 EVALUATION_COLUMNS = ["env_steps", "episode", "return", "length"]
+TIMED = ("_us", "_per_second")
 
 
 class MetricsLogger(Protocol):
@@ -84,6 +85,11 @@ class CsvFile:
 def _whole(row: dict[str, Any]) -> bool:
     """Whether a row has all its columns: a killed run can leave half a line."""
     return None not in row.values() and None not in row
+
+
+def _shortened(value: Any, digits: int) -> Any:
+    """A float with so many significant digits; anything else as it is."""
+    return float(f"{value:.{digits}g}") if isinstance(value, float) else value
 
 
 def _steps(row: dict[str, str]) -> int:
@@ -165,11 +171,14 @@ class Recorder(lightning.Callback):
             self.write_row(pl_module, outputs)
 
     def write_row(self, agent: Any, outputs: dict[str, Any]) -> None:
-        """Make one row of metrics, of eight digits, and write the episodes that ended."""
+        """Make one row of metrics and write the episodes that ended.
+
+        Numbers have eight digits, times and speeds four: a clock repeats no more of them.
+        """
         self.write_episodes()
         columns = {**self._progress(agent), **self._learning(outputs), **self._memory()}
         row = {
-            name: float(f"{value:.8g}") if isinstance(value, float) else value
+            name: _shortened(value, 4 if name.endswith(TIMED) else 8)
             for name, value in columns.items()
         }
         self._metrics.write([row])
