@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from rlmem.analysis.runs import OVER_RUN, RunData
+from rlmem.analysis.runs import OVER_RUN, SUCCESS, RunData
 from rlmem.analysis.statistics import (
     Estimate,
     curve_estimate,
@@ -107,6 +107,12 @@ class Cell:
     def return_iqm(self) -> Estimate | None:
         return iqm_estimate([self.returns], widen=True) if len(self.returns) else None
 
+    @cached_property
+    def success_mean(self) -> Estimate | None:
+        """Share of the final evaluation's episodes that came to their goal, if there are goals."""
+        rates = self.values(SUCCESS)
+        return mean_estimate([rates], widen=True).within(0.0, 1.0) if len(rates) else None
+
     def mean(self, name: str) -> float:
         """Mean of a number over the finished runs, NaN if none has it."""
         values = self.values(name)
@@ -138,6 +144,11 @@ class Cell:
         x = np.linspace(first, last, POINTS)
         table = np.stack([np.interp(x, a, b) for a, b in lines])
         return (x, *curve_estimate(table, row_mean, widen=True))
+
+
+def any_goals(cells: Sequence[Cell]) -> bool:
+    """Whether an environment of theirs has goals, so that a report shows how many were reached."""
+    return any(cell.success_mean for cell in cells)
 
 
 def flatten(node: Any, prefix: str = "") -> dict[str, Any]:

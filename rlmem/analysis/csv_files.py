@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from rlmem.analysis.cells import Cell
-from rlmem.analysis.runs import OVER_RUN
+from rlmem.analysis.cells import Cell, any_goals
+from rlmem.analysis.runs import OVER_RUN, SUCCESS
 from rlmem.analysis.statistics import Estimate
 
 NUMBERS = (  # of a run
@@ -29,16 +29,17 @@ NUMBERS = (  # of a run
 
 
 def write_results(cells: Sequence[Cell], path: Path) -> None:
-    """A row a run."""
+    """A row a run; `eval_success_rate` where an environment has goals."""
+    numbers = [*NUMBERS, SUCCESS] if any_goals(cells) else NUMBERS
     keys = sorted({key for cell in cells for key in cell.setting})
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
-        writer.writerow(["env_id", "memory", "label", "seed", "status", *keys, *NUMBERS, "folder"])
+        writer.writerow(["env_id", "memory", "label", "seed", "status", *keys, *numbers, "folder"])
         for cell in cells:
             for run in cell.runs:
                 row = [cell.env_id, cell.memory, cell.label, run.seed, run.status]
                 row += [cell.setting.get(key, "") for key in keys]
-                row += [plain(run.number(name)) for name in NUMBERS]
+                row += [plain(run.number(name)) for name in numbers]
                 writer.writerow([*row, run.folder])
 
 
@@ -58,12 +59,10 @@ def interval(estimate: Estimate | None) -> list[str]:
 
 
 def write_summary(cells: Sequence[Cell], path: Path) -> None:
-    """A row a cell."""
-    bounds = [
-        f"return_{kind}{end}"
-        for kind in ("mean", "iqm", "over_run")
-        for end in ("", "_low95", "_high95")
-    ]
+    """A row a cell; `success_rate` and its bounds where an environment has goals."""
+    goals = any_goals(cells)
+    kinds = ["return_mean", "return_iqm", "return_over_run"] + ["success_rate"] * goals
+    bounds = [f"{kind}{end}" for kind in kinds for end in ("", "_low95", "_high95")]
     means = [name for name in NUMBERS if "return" not in name]
     header = ["env_id", "memory", "label", "n", "not_finished", "return_is", *bounds, *means]
     with path.open("w", newline="") as file:
@@ -76,6 +75,7 @@ def write_summary(cells: Sequence[Cell], path: Path) -> None:
                 + interval(cell.return_mean)
                 + interval(cell.return_iqm)
                 + interval(cell.over_run_mean)
+                + (interval(cell.success_mean) if goals else [])
                 + [plain(cell.mean(name)) for name in means]
                 + [plain(cell.last(name)) for name in ("insert_us", "sample_us")]
             )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rlmem.analysis.cells import Cell
+from rlmem.analysis.cells import Cell, any_goals
 from rlmem.analysis.controls import controls_html
 from rlmem.analysis.effects_table import effects_html
 from rlmem.analysis.regression_table import regression_html
@@ -105,8 +105,10 @@ def _remarks(report: "Report") -> str:
 def _table(cells: Sequence[Cell], environments: Sequence[str]) -> str:
     options = "".join(f"<option>{escape(name)}</option>" for name in environments)
     choose = f"<select id=environment><option value=''>all environments</option>{options}</select>"
+    goals = any_goals(cells)
     heads = [
-        ("environment", "text"), ("setting", "text"), ("seeds", ""), ("return, mean [95 %]", ""),
+        ("environment", "text"), ("setting", "text"), ("seeds", ""),
+        *([("success [95 %]", "")] if goals else []), ("return, mean [95 %]", ""),
         ("IQM [95 %]", ""), ("return over the run [95 %]", ""), ("bytes, peak", ""),
         ("entries", ""), ("bytes / transition", ""), ("insert, us", ""), ("sample, us", ""),
         ("steps / s", ""), ("wall time", ""),
@@ -115,19 +117,21 @@ def _table(cells: Sequence[Cell], environments: Sequence[str]) -> str:
         f'<th class="{kind}"><button type=button>{escape(name)}</button></th>'
         for name, kind in heads
     )
+    rows = "".join(_row(cell, goals) for cell in cells)
     return (
         "<h2>All settings</h2>\n<div class=controls><input id=filter type=search "
         f'placeholder="filter, such as gwr 0.9" aria-label="filter settings"> {choose} '
         "<output id=count></output></div>\n<div class=wide><table id=cells>"
-        f"<thead><tr>{head}</tr></thead>\n<tbody>{''.join(map(_row, cells))}</tbody></table></div>"
+        f"<thead><tr>{head}</tr></thead>\n<tbody>{rows}</tbody></table></div>"
     )
 
 
-def _row(cell: Cell) -> str:
+def _row(cell: Cell, goals: bool) -> str:
     total, done = len(cell.runs), len(cell.returns)
     size, seconds = cell.mean("memory_bytes_peak"), cell.mean("wall_seconds")
     columns: list[tuple[Any, str]] = [
         (done, str(done) if done == total else f"{done} of {total}"),
+        *([_estimate(cell.success_mean, none="-")] if goals else []),
         _estimate(cell.return_mean),
         _estimate(cell.return_iqm),
         _estimate(cell.over_run_mean),
@@ -157,9 +161,9 @@ def _numbers(value: float, form: str) -> list[tuple[float, str]]:
     return [(value, number(value, form))]
 
 
-def _estimate(estimate: Estimate | None) -> tuple[float, str]:
+def _estimate(estimate: Estimate | None, none: str = "missing") -> tuple[float, str]:
     if estimate is None:
-        return float("nan"), "missing"
+        return float("nan"), none
     if estimate.low is None or estimate.high is None:
         return estimate.value, number(estimate.value)
     bounds = f"[{number(estimate.low)}, {number(estimate.high)}]"

@@ -17,6 +17,7 @@ from rlmem.analysis.sweep_files import load_yaml
 # What is read of metrics.csv.
 CURVES = ("frames", "seconds", "train_return_mean", "memory_bytes", "insert_us", "sample_us")
 OVER_RUN = "return_over_run"
+SUCCESS = "eval_success_rate"  # of environments with goals
 NOT_RUNS = {"checkpoints", "wandb", "videos", "report"}  # unless they are runs themselves
 
 

@@ -61,6 +61,12 @@ class Estimate:
     high: float | None
     n: int
 
+    def within(self, least: float, most: float) -> "Estimate":
+        """The same with bounds that are possible values."""
+        low = None if self.low is None else max(self.low, least)
+        high = None if self.high is None else min(self.high, most)
+        return Estimate(self.value, low, high, self.n)
+
 
 def _tasks(tasks: Tasks) -> list[Array]:
     scores = [np.asarray(task, dtype=np.float64) for task in tasks]

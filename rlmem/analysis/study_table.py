@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rlmem.analysis.cells import Cell
+from rlmem.analysis.cells import Cell, any_goals
 from rlmem.analysis.statistics import Estimate, difference_estimate, row_mean
 from rlmem.units import number, readable_bytes, readable_seconds
 
@@ -29,7 +29,8 @@ def write_table(
         fifos: kind -> setting -> the FIFO that it is to be held against.
     """
     kinds = [kind for kind in ABOVE if kind in fifos]
-    heads = ["setting", "seeds"]
+    goals = any_goals(cells)
+    heads = ["setting", "seeds", *(["success [95 %]"] if goals else [])]
     for what, of in (("return, mean [95 %]", ""), ("return over the run [95 %]", "over the run, ")):
         heads += [what, *(of + ABOVE[kind] for kind in kinds)]
     heads += ["bytes, peak", "insert, us", "sample, us", "wall time"]
@@ -40,7 +41,7 @@ def write_table(
         lines.append("|---|" + "---:|" * (len(heads) - 1))
         for label in labels:
             beside = [by_place.get((folder, fifos.get(k, {}).get(label, ""))) for k in kinds]
-            lines.append(_line(label, by_place.get((folder, label)), beside))
+            lines.append(_line(label, by_place.get((folder, label)), beside, goals))
         lines.append("")
     path.write_text("\n".join(lines))
 
@@ -50,13 +51,14 @@ def column_of(cell: Cell) -> str:
     return cell.runs[0].folder.parents[1].name
 
 
-def _line(label: str, cell: Cell | None, beside: Sequence[Cell | None]) -> str:
+def _line(label: str, cell: Cell | None, beside: Sequence[Cell | None], goals: bool) -> str:
     if cell is None or not cell.finished:
-        return f"| {escape(label)} | 0 | missing |{'  |' * (5 + 2 * len(beside))}"
+        return f"| {escape(label)} | 0 | missing |{'  |' * (5 + 2 * len(beside) + goals)}"
     size, seconds = cell.mean("memory_bytes_peak"), cell.mean("wall_seconds")
     parts = [
         escape(label),
         str(len(cell.returns)),
+        *([readable(cell.success_mean) if cell.success_mean else "-"] if goals else []),
         readable(cell.return_mean),
         *(_above(cell.returns, fifo.returns) if fifo else "" for fifo in beside),
         readable(cell.over_run_mean),

@@ -95,6 +95,24 @@ def test_the_figures_are_there_as_png_and_svg(report: Path) -> None:
         ElementTree.parse(report / "figures" / f"{name}.svg")
 
 
+def test_success_is_shown_where_an_environment_has_goals(report: Path, tmp_path: Path) -> None:
+    for seed, reached in enumerate((0.2, 1.0, 0.9)):
+        folder = tmp_path / f"her-{seed}"
+        make_run(folder, "her", seed, env_id="FetchReach-v4", eval_success_rate=reached)
+    make_run(tmp_path / "other", "uniform", 0)
+    write_report([tmp_path], tmp_path / "out")
+    runs, cells = (rows_of(tmp_path / "out" / f"{name}.csv") for name in ("results", "summary"))
+    assert {run["eval_success_rate"] for run in runs} == {"0.2", "1", "0.9", ""}
+    (her,) = [cell for cell in cells if cell["memory"] == "her"]
+    assert (her["success_rate"], her["success_rate_high95"]) == ("0.7", "1")
+    assert float(her["success_rate_low95"]) < 0.5
+    page = (tmp_path / "out" / "index.html").read_text()
+    assert "success [95 %]" in page
+    assert re.search(r'data-value="0.7\d*">0.7 <small>', page)
+    assert '<td data-value="">-</td>' in page  # of the environment without goals
+    assert "success" not in (report / "results.csv").read_text()
+
+
 class Checker(HTMLParser):
     """Collects ids and whatever would be fetched."""
 

@@ -1,7 +1,12 @@
 """The cells of a study's table."""
 
+from pathlib import Path
+
+from rlmem.analysis.cells import make_cells
+from rlmem.analysis.runs import read_run
 from rlmem.analysis.statistics import Estimate
-from rlmem.analysis.study_table import readable
+from rlmem.analysis.study_table import readable, write_table
+from tests.analysis.helpers import make_run
 
 
 def test_what_a_sum_that_cancels_leaves_is_0() -> None:
@@ -11,3 +16,18 @@ def test_what_a_sum_that_cancels_leaves_is_0() -> None:
 def test_an_estimate_without_bounds_is_its_value() -> None:
     assert readable(Estimate(1234.5, None, None, n=1)) == "1,234"
     assert readable(None) == "missing"
+
+
+def test_success_has_a_column_where_there_are_goals(tmp_path: Path) -> None:
+    goals = make_run(tmp_path / "bits" / "her" / "seed0", "her", eval_success_rate=0.98)
+    other = make_run(tmp_path / "pole" / "her" / "seed0", "her", env_id="Pole-v0")
+    columns = {"bits": ("Bits", ["her", "per"]), "pole": ("Pole", ["her"])}
+    for runs, width in (([goals, other], 9), ([other], 8)):
+        write_table(make_cells([read_run(run) for run in runs]), columns, {}, tmp_path / "table.md")
+        lines = (tmp_path / "table.md").read_text().splitlines()
+        rows = [line.strip("|").split("|") for line in lines if line.startswith("|")]
+        assert {len(row) for row in rows} == {width}
+        assert ("success" in lines[2]) == (width == 9)
+        if width == 9:
+            rates = [row[2].strip() for row in rows if row[0].strip() in ("her", "per")]
+            assert rates == ["0.98", "missing", "-"]
