@@ -84,15 +84,16 @@ def _uncounted(cells: Sequence[Cell]) -> str:
 
 @rc_context(STYLE)
 def curves(cells: Sequence[Cell]) -> Figure:
-    """Return over env steps, frames and seconds, and bytes over env steps."""
-    drawn, axes = figure(11, 6.4, 2, 2)
+    """Return over env steps, seconds and, if they are others, frames; bytes over env steps."""
     panels = [
-        (axes[0, 0], "train_return_mean", "env_steps", "env steps", 1),
-        (axes[0, 1], "train_return_mean", "seconds", "seconds", 1),
-        (axes[1, 0], "train_return_mean", "frames", "frames", 1),
-        (axes[1, 1], "memory_bytes", "env_steps", "env steps", MIB),
+        ("train_return_mean", "env_steps", "env steps", 1),
+        ("train_return_mean", "seconds", "seconds", 1),
+        ("memory_bytes", "env_steps", "env steps", MIB),
     ]
-    for number, (at, column, over, xlabel, unit) in enumerate(panels):
+    if several := _several_frames_a_step(cells):
+        panels.insert(2, ("train_return_mean", "frames", "frames", 1))
+    drawn, axes = figure(11, 6.4, 2, 2) if several else figure(13, 3.7, 1, 3)
+    for at, (column, over, xlabel, unit) in zip(axes.flat, panels, strict=True):
         for cell in cells:
             x, value, low, high = cell.curve(column, over)
             if not len(x):
@@ -111,11 +112,17 @@ def curves(cells: Sequence[Cell]) -> Figure:
         at.set(xlabel=xlabel, ylabel="return" if unit == 1 else "memory [MiB]")
         if unit != 1:
             at.set_ylim(0, None)
-        if number == 0:
+        if at is axes[0, 0]:
             bands = ", 95 % intervals" if len(cells) <= MOST_IN_LEGEND else ""
             at.set_title(f"last 100 training episodes; mean over seeds{bands}{_uncounted(cells)}")
     _legend(drawn, axes[0, 0])
     return drawn
+
+
+def _several_frames_a_step(cells: Sequence[Cell]) -> bool:
+    """Whether a run's frames are not its env steps."""
+    found = [run.curves for cell in cells for run in cell.runs]
+    return any((curve["frames"] > curve["env_steps"]).any() for curve in found)
 
 
 def _gid(cell: Cell, what: str, axes: Axes) -> str:

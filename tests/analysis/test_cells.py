@@ -7,7 +7,7 @@ import pytest
 
 from rlmem.analysis.cells import Cell, make_cells
 from rlmem.analysis.collection import collect
-from rlmem.analysis.figures import return_against_bytes
+from rlmem.analysis.figures import curves, return_against_bytes
 from tests.analysis.helpers import make_run
 
 
@@ -191,3 +191,12 @@ def test_the_return_over_the_run_has_a_panel_beside_the_final_one(tmp_path: Path
     drawn = return_against_bytes(cells_of(tmp_path))
     assert drawn is not None
     assert len(drawn.axes) == 1
+
+
+def test_frames_have_a_panel_where_a_step_has_several(tmp_path: Path) -> None:
+    make_run(tmp_path / "a")
+    (cell,) = cells_of(tmp_path)
+    assert [a.get_xlabel() for a in curves([cell]).axes] == ["env steps", "seconds", "env steps"]
+    (run,) = cell.runs
+    run.curves["frames"] = 4 * run.curves["env_steps"]
+    assert [a.get_xlabel() for a in curves([cell]).axes].count("frames") == 1
