@@ -91,6 +91,11 @@ class Cell:
         return self.values(self.metric)
 
     @cached_property
+    def last_training(self) -> np.ndarray:
+        """Return of each finished run's last 100 training episodes, float64 [n]."""
+        return self.values("train_return_mean")
+
+    @cached_property
     def over_run(self) -> np.ndarray:
         """Return over the run of each finished run that has a learning curve, float64 [n]."""
         return self.values(OVER_RUN)

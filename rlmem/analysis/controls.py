@@ -4,6 +4,7 @@ import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +15,10 @@ from rlmem.analysis.statistics import Estimate
 from rlmem.analysis.study_table import above, readable
 
 RATIOS = ("memory_bytes_peak", "memory_entries", "cpu_seconds")
+MEASURES = ("return", "last_training", "over_run")
 HEADER = (
     *("env_id", "label", "control", "n", "n_control"),
-    *("return_difference", "return_difference_low95", "return_difference_high95"),
-    *("over_run_difference", "over_run_difference_low95", "over_run_difference_high95"),
+    *(f"{name}_difference{end}" for name in MEASURES for end in ("", "_low95", "_high95")),
     *("bytes_ratio", "entries_ratio", "cpu_seconds_ratio"),
 )
 
@@ -30,14 +31,15 @@ class Comparison:
     control: Cell
 
     @property
-    def difference(self) -> Estimate | None:
-        """How much higher its mean return is."""
-        return above(self.cell.returns, self.control.returns)
+    def differences(self) -> list[Estimate | None]:
+        """How much higher its mean return is: final, of the last 100 training episodes, over the
+        run."""
+        pairs = [(cell.returns, cell.last_training, cell.over_run) for cell in self._both]
+        return [above(ours, theirs) for ours, theirs in zip(*pairs, strict=True)]
 
     @property
-    def over_run(self) -> Estimate | None:
-        """How much higher its mean return over the run is."""
-        return above(self.cell.over_run, self.control.over_run)
+    def _both(self) -> tuple[Cell, Cell]:
+        return self.cell, self.control
 
     @property
     def ratios(self) -> list[float]:
@@ -45,10 +47,9 @@ class Comparison:
         return [self._ratio(name) for name in RATIOS]
 
     def _ratio(self, name: str) -> float:
-        both = self.cell, self.control
-        if any(len(cell.values(name)) < len(cell.finished) for cell in both):
+        if any(len(cell.values(name)) < len(cell.finished) for cell in self._both):
             return float("nan")
-        ours, theirs = (cell.mean(name) for cell in both)
+        ours, theirs = (cell.mean(name) for cell in self._both)
         return ours / theirs if theirs else float("nan")
 
 
@@ -72,10 +73,12 @@ def controls_html(comparisons: Sequence[Comparison]) -> str:
     """The section of the page; nothing without a comparison."""
     if not comparisons:
         return ""
-    heads = ["return, above it [95 %]", "over the run, above it [95 %]", "bytes", "entries"]
-    head = "".join(f"<th>{name}</th>" for name in ["seeds", *heads, "CPU seconds"])
+    shown = [f"{name}, above it [95 %]" for name in ("return", "last training", "over the run")]
+    heads = ["seeds", *shown, "bytes", "entries", "CPU seconds"]
+    head = "".join(f"<th>{name}</th>" for name in heads)
     return (
-        "<h2>Against the controls</h2>\n<p>Returns: differences of means. The rest: means over "
+        "<h2>Against the controls</h2>\n<p>Returns: differences of means, final, of the last 100 "
+        "training episodes and over the run. The rest: means over "
         "those of the control; below 1 it takes less. An interval needs two seeds of "
         "both.</p>\n<div class=wide><table class=against><thead><tr><th class=text>environment</th>"
         f"<th class=text>setting</th><th class=text>control</th>{head}</tr></thead>\n"
@@ -87,8 +90,7 @@ def _row(comparison: Comparison) -> str:
     cell, control = comparison.cell, comparison.control
     columns = [cell.env_id, cell.label, control.label]
     columns += [f"{len(cell.finished)} and {len(control.finished)}"]
-    columns += [readable(comparison.difference), readable(comparison.over_run)]
-    columns += [*map(_ratio, comparison.ratios)]
+    columns += [*map(readable, comparison.differences), *map(_ratio, comparison.ratios)]
     return f"<tr>{''.join(f'<td>{escape(text)}</td>' for text in columns)}</tr>\n"
 
 
@@ -110,6 +112,5 @@ def write_controls(comparisons: Sequence[Comparison], path: Path) -> None:
             cell, control = comparison.cell, comparison.control
             row = [cell.env_id, cell.label, control.label]
             row += [len(cell.finished), len(control.finished)]
-            ratios = [plain(ratio) for ratio in comparison.ratios]
-            row += [*interval(comparison.difference), *interval(comparison.over_run)]
-            writer.writerow([*row, *ratios])
+            row += chain.from_iterable(map(interval, comparison.differences))
+            writer.writerow([*row, *map(plain, comparison.ratios)])

@@ -21,7 +21,7 @@ def sweep(tmp_path: Path) -> Path:
         make_run(tmp_path / f"sweep/per{seed}", "per", seed, final=100 + seed, size=4000,
                  memory_entries=400, cpu_seconds=50.0)  # fmt: skip
         make_run(tmp_path / f"sweep/gwr{seed}", "gwr", seed, final=90 + seed, size=1000,
-                 memory_entries=10, cpu_seconds=100.0)  # fmt: skip
+                 memory_entries=10, cpu_seconds=100.0, train_return_mean=80)  # fmt: skip
     return tmp_path / "sweep"
 
 
@@ -29,7 +29,7 @@ def test_a_setting_is_held_against_each_control_that_was_run(sweep: Path) -> Non
     (found,) = compare(make_cells(collect([sweep]).runs), AGAINST)
     assert (found.cell.label, found.control.label) == ("gwr", "per")
     assert found.ratios == [0.25, 0.025, 2.0]
-    difference = found.difference
+    difference = found.differences[0]
     assert difference is not None
     assert difference.value == -10
     assert difference.low is not None
@@ -39,7 +39,7 @@ def test_a_setting_is_held_against_each_control_that_was_run(sweep: Path) -> Non
 def test_one_seed_gives_a_difference_without_interval(sweep: Path) -> None:
     make_run(sweep / "cer0", "cer", final=50)
     found = compare(make_cells(collect([sweep]).runs), AGAINST)
-    difference = found[1].difference
+    difference = found[1].differences[0]
     assert difference is not None
     assert (difference.value, difference.low) == (41, None)
 
@@ -59,6 +59,7 @@ def test_the_page_and_controls_csv_say_it(sweep: Path) -> None:
     assert (row["label"], row["control"], row["n"], row["n_control"]) == ("gwr", "per", "3", "3")
     assert (row["bytes_ratio"], row["cpu_seconds_ratio"]) == ("0.25", "2")
     assert float(row["return_difference_low95"]) < -10 < float(row["return_difference_high95"])
+    assert row["last_training_difference"] == "-21"
     assert row["over_run_difference"] == "-5"  # their curves climb evenly
     page = (sweep / "report/index.html").read_text()
     assert "Against the controls" in page
