@@ -7,9 +7,9 @@ run. All three are scaled within their environment to mean 0 and deviation 1, so
 
 is in deviations, b1 and b2 can be held against each other, and u is a random intercept of each
 setting of each environment (a linear mixed model, REML, statsmodels' intervals). The same is fitted
-for each environment, and once with a fixed intercept for each setting, which asks of runs of one
-setting only. The difference |b1| - |b2| has a percentile interval from resampled runs, drawn within
-their settings and scaled anew, with the settings' share of the variance held.
+for each environment, and each of these also with a fixed intercept for each setting, which asks of
+runs of one setting only. The difference |b1| - |b2| has a percentile interval from resampled runs,
+drawn within their settings and scaled anew, with the settings' share of the variance held.
 """
 
 import warnings
@@ -66,7 +66,7 @@ class Regression:
 
 
 def regress(cells: Sequence[Cell], outcome: str, of: tuple[str, str]) -> Regression:
-    """Fit the model over all environments, within settings, and for each environment.
+    """Fit the model over all environments and for each, with random and with fixed intercepts.
 
     Args:
         outcome: a number of the runs' summaries.
@@ -83,7 +83,9 @@ def regress(cells: Sequence[Cell], outcome: str, of: tuple[str, str]) -> Regress
     environments = list(dict.fromkeys(row.cell.env_id for row in rows))
     parts = [(ALL, rows, False), (WITHIN, rows, True)]
     if len(environments) > 1:
-        parts += [(env, [r for r in rows if r.cell.env_id == env], False) for env in environments]
+        for env in environments:
+            here = [row for row in rows if row.cell.env_id == env]
+            parts += [(env, here, False), (f"{env}, {WITHIN}", here, True)]
     for name, part, within in parts:
         settings = len({row.cell.number for row in part})
         if len(part) >= max(LEAST, settings + 4) and settings > 1:

@@ -27,8 +27,8 @@ CAVEATS = (
     "Nobody set either figure: they came with the memory and with how well the run went. A "
     "coefficient says what goes together, not what would change if one of them were changed.",
     "Memories differ in both figures at once, and in more than these. Where settings are few, the "
-    "line over all environments rests on few memories; the line within settings asks of runs of "
-    "one memory only.",
+    "line over all environments rests on few memories; the lines within settings ask of runs "
+    "of one memory only.",
     "Both are of the minibatches that each memory drew: prioritized replay draws large TD errors, "
     "and without replay neighbouring states come together.",
     "The TD error's size depends on the values, and so on the returns: a network that has learned "

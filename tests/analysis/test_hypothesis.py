@@ -24,6 +24,8 @@ from tests.analysis.helpers import make_run
 
 OF = "correlation_count", "td_error_mean"
 SPEC = "train_return_mean", OF
+ENVS = "Env-v0", "Env-v1"
+FITS = [ALL, WITHIN, *(env + part for env in ENVS for part in ("", f", {WITHIN}"))]
 
 
 def add_run(
@@ -91,12 +93,10 @@ def holds(fit: Fit, term: str, value: float) -> bool:
 
 def test_the_figure_that_makes_the_outcome_is_found(tmp_path: Path) -> None:
     regression = found(simulate(tmp_path, (-1.0, 0.1)))
-    assert [fit.name for fit in regression.fits] == [ALL, WITHIN, "Env-v0", "Env-v1"]
+    assert [fit.name for fit in regression.fits] == FITS
     assert [(fit.runs, fit.settings) for fit in regression.fits] == [
-        (96, 8),
-        (96, 8),
-        (48, 4),
-        (48, 4),
+        *[(96, 8)] * 2,
+        *[(48, 4)] * 4,
     ]
     assert regression.notes == []
     for fit in regression.fits:
@@ -210,7 +210,7 @@ def test_the_report_has_the_section_the_figure_and_the_file(tmp_path: Path) -> N
     write_report([tmp_path / "runs"], tmp_path / "out", regression=SPEC)
     with (tmp_path / "out/regression.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
-    assert [row["fit"] for row in rows[::3]] == [ALL, WITHIN, "Env-v0", "Env-v1"]
+    assert [row["fit"] for row in rows[::3]] == FITS
     terms = [row["term"] for row in rows[:3]]
     assert terms == [*OF, "|correlation_count| - |td_error_mean|"]
     assert float(rows[2]["low95"]) < float(rows[2]["value"]) < float(rows[2]["high95"])
