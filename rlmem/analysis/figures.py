@@ -109,6 +109,7 @@ def curves(cells: Sequence[Cell]) -> Figure:
                 band = at.fill_between(x, low / unit, high / unit, color=cell.colour, alpha=0.18,
                                        linewidth=0)  # fmt: skip
                 band.set_gid(_gid(cell, "band", at))
+        at.locator_params(axis="x", nbins=6)  # long numbers beside each other
         at.set(xlabel=xlabel, ylabel="return" if unit == 1 else "memory [MiB]")
         if unit != 1:
             at.set_ylim(0, None)
