@@ -29,6 +29,8 @@ KEEP = "checkpoint.keep_memory_when_finished=true"
 CARTPOLE = ["memory=per", "checkpoint.every=120", "evaluation.every=100", KEEP]
 PONG = [*TINY_ATARI, *TINY_GWR, "env=pong", "checkpoint.every=240", KEEP]
 PONG += ["trainer.max_env_steps=400", "log.every=40"]
+# Before any run; a shell without job control has SIGINT ignored for what runs in its background.
+HANDLERS = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
 
 # The command line, with a SIGTERM to itself at 201 env steps: between two checkpoints.
 STOPPED = """
@@ -98,8 +100,7 @@ def test_a_signal_leaves_a_summary_that_says_so(interrupted: Path) -> None:
 
 
 def test_the_signal_handlers_are_put_back(interrupted: Path) -> None:
-    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
-    assert signal.getsignal(signal.SIGINT) == signal.default_int_handler
+    assert {number: signal.getsignal(number) for number in HANDLERS} == HANDLERS
 
 
 @pytest.mark.slow
