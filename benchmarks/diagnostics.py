@@ -64,7 +64,7 @@ def measure(overrides: list[str], segments: int) -> tuple[float, float, float]:
     """Microseconds an env step without diagnostics, and those that they add to an env step and to
     a round."""
     from rlmem.config import compose
-    from rlmem.jobs.train import Run, _quiet
+    from rlmem.runs.train import Run, _quiet
 
     _quiet()
     torch.set_num_threads(1)

@@ -91,7 +91,7 @@ def plain(noted: bool) -> float:
 def rlmem(*overrides: str) -> float:
     """Env steps a second of the whole run."""
     from rlmem.config import check, compose
-    from rlmem.jobs.train import train
+    from rlmem.runs.train import train
 
     with tempfile.TemporaryDirectory() as folder:
         study = ["experiment=er_study", "env=cartpole", "memory=uniform", "evaluation.episodes=1"]

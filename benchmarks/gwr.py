@@ -87,7 +87,7 @@ def reacher(size: int, steps: int = 50_000) -> dict[str, float]:
     """Mean microseconds a transition, and the nodes at the end."""
     from rlmem.config import compose
     from rlmem.envs import make_env
-    from rlmem.jobs.build import build_memory
+    from rlmem.runs.build import build_memory
 
     overrides = ["experiment=gwrr_paper", "memory=gwr_released", "paths.output_dir=/tmp"]
     overrides += ["threshold.activation=0.55", "threshold.habituation=1"]

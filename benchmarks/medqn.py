@@ -20,7 +20,7 @@ from common import machine
 
 from rlmem.config import compose
 from rlmem.envs import EnvSpec
-from rlmem.jobs import build
+from rlmem.runs import build
 
 UPDATES = 100
 SPECS = {

@@ -139,7 +139,7 @@ def run_config(run_dir: Path) -> Any:
     from omegaconf import OmegaConf
 
     from rlmem.errors import UserError
-    from rlmem.jobs.resume import saved_config
+    from rlmem.runs.resume import saved_config
 
     saved = saved_config(run_dir)
     if saved is None:
@@ -157,7 +157,7 @@ def run_policy(run_dir: Path, checkpoint: str, spec: Any) -> tuple[Any, int]:
 
     from rlmem.callbacks.checkpoint import find_checkpoint, load_model
     from rlmem.errors import UserError
-    from rlmem.jobs.build import build_agent
+    from rlmem.runs.build import build_agent
 
     agent = build_agent(run_config(run_dir), spec)
     if checkpoint == "best":

@@ -76,7 +76,7 @@ def bare_ring(capacity: int) -> Store:
 
 
 def rlmem_frames(capacity: int) -> Store:
-    from rlmem.memories.storages.frames import FrameStorage
+    from rlmem.memories.ring.frames import FrameStorage
 
     storage = FrameStorage(capacity, (1, SCREEN, SCREEN), np.uint8, stack=STACK)
     written = 0

@@ -12,13 +12,13 @@ from rlmem.config import run_hydra
 
 
 def _train(cfg: DictConfig) -> Any:
-    from rlmem.jobs.train import train
+    from rlmem.runs.train import train
 
     return train(cfg)
 
 
 def _evaluate(cfg: DictConfig) -> None:
-    from rlmem.jobs.evaluate import evaluate
+    from rlmem.runs.evaluate import evaluate
 
     evaluate(cfg)
 
@@ -59,10 +59,10 @@ def study_main() -> None:
 
 def _study(name: str, only: str, workers: int) -> int:
     from rlmem.errors import UserError
-    from rlmem.jobs.cliffwalk import KIND, run_cliffwalk
-    from rlmem.jobs.study import outdated, report_study, run_study
-    from rlmem.jobs.study_archive import pack, unpack
-    from rlmem.jobs.study_file import Study, read_definition
+    from rlmem.runs.cliffwalk import KIND, run_cliffwalk
+    from rlmem.runs.study import outdated, report_study, run_study
+    from rlmem.runs.study_archive import pack, unpack
+    from rlmem.runs.study_file import Study, read_definition
 
     folder = Path(name) if Path(name).is_dir() else Path("studies") / name
     chosen = [part for part in only.split(",") if part]

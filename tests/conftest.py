@@ -19,7 +19,7 @@ def one_thread() -> None:
 @pytest.fixture(scope="session")
 def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of CartPole with PER that has finished and kept its memory. Read it, do not write."""
-    from tests.jobs.helpers import run
+    from tests.runs.helpers import run
 
     folder = tmp_path_factory.mktemp("finished") / "run"
     run(

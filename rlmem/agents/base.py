@@ -7,7 +7,7 @@ import lightning
 import torch
 from tensordict import TensorDict
 
-from rlmem.data.module import Rounds
+from rlmem.collect.module import Rounds
 
 
 class Learner(lightning.LightningModule):

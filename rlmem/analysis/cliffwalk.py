@@ -1,4 +1,4 @@
-"""The Blind Cliffwalk's results: their file, the figure and the page (`rlmem.jobs.cliffwalk`)."""
+"""The Blind Cliffwalk's results: their file, the figure and the page (`rlmem.runs.cliffwalk`)."""
 
 import csv
 import os

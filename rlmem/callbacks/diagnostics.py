@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from tensordict import TensorDict
 
+from rlmem.memories.base.observer import MemoryObserver
+from rlmem.memories.base.serialize import State
 from rlmem.memories.memory import ReplayMemory
-from rlmem.memories.observer import MemoryObserver
-from rlmem.memories.serialize import State
 
 DIAGNOSTICS = (
     "loss",

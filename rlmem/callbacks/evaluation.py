@@ -7,8 +7,8 @@ import lightning
 
 from rlmem.callbacks.checkpoint import Checkpointing
 from rlmem.callbacks.records import Recorder
-from rlmem.data.rollout import EvaluationResult, Video, evaluate_policy
-from rlmem.data.stream import EnvStepStream, derive_seed
+from rlmem.collect.collector import EnvStepStream, derive_seed
+from rlmem.collect.rollout import EvaluationResult, Video, evaluate_policy
 from rlmem.envs import EnvStepper
 
 

@@ -11,11 +11,11 @@ from omegaconf import DictConfig
 
 from rlmem.analysis.map_data import MapData, make_map_data
 from rlmem.callbacks.records import MetricsLogger
-from rlmem.data.stream import EnvStepStream
+from rlmem.collect.collector import EnvStepStream
 from rlmem.errors import UserError
 from rlmem.integrations.wandb_dashboard import MAP
+from rlmem.memories.gwr.map import MapStorage
 from rlmem.memories.memory import ReplayMemory
-from rlmem.memories.storages.map import MapStorage
 
 _BATCH = 256  # prototypes that are valued at once
 

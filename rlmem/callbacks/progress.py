@@ -8,7 +8,7 @@ import lightning
 from tqdm import tqdm
 
 from rlmem.callbacks.records import Recorder
-from rlmem.data.stream import EnvStepStream
+from rlmem.collect.collector import EnvStepStream
 from rlmem.units import readable_bytes
 
 

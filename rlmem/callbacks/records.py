@@ -17,8 +17,8 @@ import numpy as np
 from tensordict import TensorDict
 
 from rlmem.callbacks.diagnostics import ReplayDiagnostics
-from rlmem.data.rollout import EvaluationResult
-from rlmem.data.stream import EnvStepStream
+from rlmem.collect.collector import EnvStepStream
+from rlmem.collect.rollout import EvaluationResult
 
 EPISODE_COLUMNS = ["env_steps", "episode", "return", "length", "seconds"]
 EVALUATION_COLUMNS = ["env_steps", "episode", "return", "length"]

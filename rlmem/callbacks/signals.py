@@ -9,7 +9,7 @@ from typing import Any
 
 import lightning
 
-from rlmem.data.stream import EnvStepStream
+from rlmem.collect.collector import EnvStepStream
 
 WATCHED = (signal.SIGINT, signal.SIGTERM)
 

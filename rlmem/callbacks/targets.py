@@ -5,7 +5,7 @@ from typing import Any
 from omegaconf import DictConfig
 from tensordict import TensorDict
 
-from rlmem.data.stream import EnvStepStream
+from rlmem.collect.collector import EnvStepStream
 
 
 class EpisodeTargets:

@@ -12,10 +12,10 @@ import torch
 from gymnasium import spaces
 
 from rlmem.errors import UserError
-from rlmem.memories.storages.compressed import CompressedFrameStorage
-from rlmem.memories.storages.frames import FrameStorage
-from rlmem.memories.storages.ring import RingStorage
-from rlmem.memories.storages.ring_budget import BudgetError
+from rlmem.memories.compression.compressed import CompressedFrameStorage
+from rlmem.memories.ring.budget import BudgetError
+from rlmem.memories.ring.frames import FrameStorage
+from rlmem.memories.ring.ring import RingStorage
 from rlmem.units import parse_bytes
 
 try:

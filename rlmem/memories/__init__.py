@@ -3,13 +3,19 @@
 Needs torch, torchrl, numba and zstandard only: neither Lightning nor Hydra nor W&B.
 """
 
-from rlmem.memories.embedding import Identity, RandomProjection
-from rlmem.memories.memory import ReplayMemory
-from rlmem.memories.samplers.edges import (
+from rlmem.memories.compression.compressed import CompressedFrameStorage
+from rlmem.memories.gwr.embedding import Identity, RandomProjection
+from rlmem.memories.gwr.map import MapStorage
+from rlmem.memories.gwr.samplers import (
     PrioritizedEdgeSampler,
     UniformEdgeSampler,
     VisitSampler,
 )
+from rlmem.memories.gwr.writer import GWRWriter
+from rlmem.memories.memory import ReplayMemory
+from rlmem.memories.ring.dense import DenseStorage
+from rlmem.memories.ring.frames import FrameStorage
+from rlmem.memories.ring.writer import RingWriter
 from rlmem.memories.samplers.prioritized import PrioritizedSampler, RankSampler
 from rlmem.memories.samplers.uniform import (
     CombinedSampler,
@@ -17,14 +23,8 @@ from rlmem.memories.samplers.uniform import (
     NewestSampler,
     UniformSampler,
 )
-from rlmem.memories.storages.compressed import CompressedFrameStorage
-from rlmem.memories.storages.dense import DenseStorage
-from rlmem.memories.storages.frames import FrameStorage
-from rlmem.memories.storages.map import MapStorage
 from rlmem.memories.transforms.consolidation import BoundedStates, Consolidation, StoredStates
 from rlmem.memories.transforms.hindsight import HindsightTransform
-from rlmem.memories.writers.gwr import GWRWriter
-from rlmem.memories.writers.ring import RingWriter
 
 __all__ = [
     "BoundedStates",

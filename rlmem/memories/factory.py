@@ -7,14 +7,24 @@ from typing import Any
 import numpy as np
 
 from rlmem.errors import UserError
-from rlmem.memories.embedding import Identity, RandomProjection
-from rlmem.memories.memory import ReplayMemory
-from rlmem.memories.samplers.base import ReplaySampler
-from rlmem.memories.samplers.edges import (
+from rlmem.memories.base.spec import TransitionSpec
+from rlmem.memories.compression.compressed import CompressedFrameStorage
+from rlmem.memories.gwr.embedding import Identity, RandomProjection
+from rlmem.memories.gwr.map import MapStorage
+from rlmem.memories.gwr.records import MOST_RECORDS
+from rlmem.memories.gwr.samplers import (
     PrioritizedEdgeSampler,
     UniformEdgeSampler,
     VisitSampler,
 )
+from rlmem.memories.gwr.writer import GWRWriter
+from rlmem.memories.memory import ReplayMemory
+from rlmem.memories.ring.dense import DenseStorage
+from rlmem.memories.ring.frames import FrameStorage
+from rlmem.memories.ring.kernels import ROW
+from rlmem.memories.ring.ring import RingStorage
+from rlmem.memories.ring.writer import RingWriter
+from rlmem.memories.samplers.base import ReplaySampler
 from rlmem.memories.samplers.prioritized import PrioritizedSampler, RankSampler
 from rlmem.memories.samplers.uniform import (
     CombinedSampler,
@@ -22,18 +32,8 @@ from rlmem.memories.samplers.uniform import (
     NewestSampler,
     UniformSampler,
 )
-from rlmem.memories.spec import TransitionSpec
-from rlmem.memories.storages.compressed import CompressedFrameStorage
-from rlmem.memories.storages.dense import DenseStorage
-from rlmem.memories.storages.frames import FrameStorage
-from rlmem.memories.storages.map import MapStorage
-from rlmem.memories.storages.map_records import MOST_RECORDS
-from rlmem.memories.storages.ring import RingStorage
-from rlmem.memories.storages.ring_kernels import ROW
 from rlmem.memories.transforms.consolidation import BoundedStates, Consolidation, StoredStates
 from rlmem.memories.transforms.hindsight import HindsightTransform
-from rlmem.memories.writers.gwr import GWRWriter
-from rlmem.memories.writers.ring import RingWriter
 from rlmem.units import parse_bytes
 
 RING_ROW = ROW.itemsize + 1  # bytes of a transition without its frame, at least

@@ -13,10 +13,10 @@ import numpy as np
 import torch
 from tensordict import TensorDict
 
-from rlmem.memories.observer import MemoryObserver
+from rlmem.memories.base.observer import MemoryObserver
+from rlmem.memories.base.serialize import load_state, save_state
+from rlmem.memories.base.storage import ReplayStorage
 from rlmem.memories.samplers.base import ReplaySampler, as_index
-from rlmem.memories.serialize import load_state, save_state
-from rlmem.memories.storages.base import ReplayStorage
 from rlmem.memories.transforms.base import ReplayTransform
 
 
@@ -84,7 +84,7 @@ class ReplayMemory:
         return len(self.storage)
 
     def extend(self, block: Any) -> Any:
-        """Take in a block of transitions (`rlmem.memories.storages.base`); their indices [N]."""
+        """Take in a block of transitions (`rlmem.memories.base.storage`); their indices [N]."""
         try:
             index = self.writer.extend(block)
         finally:

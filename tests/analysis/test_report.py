@@ -12,7 +12,7 @@ import pytest
 from rlmem.analysis.report import write_report
 from rlmem.config import check_evaluate, compose
 from rlmem.errors import UserError
-from rlmem.jobs.evaluate import evaluate
+from rlmem.runs.evaluate import evaluate
 from tests.analysis.helpers import make_run
 
 LR = "agent.lr"

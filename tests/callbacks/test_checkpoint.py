@@ -13,8 +13,8 @@ from rlmem.callbacks.checkpoint import find_checkpoint, load_checkpoint, save_ch
 from rlmem.callbacks.records import Recorder
 from rlmem.config import compose
 from rlmem.errors import UserError
-from rlmem.jobs import build
-from tests.jobs.helpers import TINY
+from rlmem.runs import build
+from tests.runs.helpers import TINY
 
 
 class Parts:

@@ -29,11 +29,11 @@ from rlmem.memories import (
     UniformSampler,
     VisitSampler,
 )
-from rlmem.memories.serialize import load_state, save_state
-from tests.jobs.helpers import TIMINGS, rows_of, run
+from rlmem.memories.base.serialize import load_state, save_state
+from tests.memories.gwr.maps import part, vector_map, walk_block
 from tests.memories.helpers import RandomEnvs, vector_block
-from tests.memories.maps import part, vector_map, walk_block
-from tests.memories.test_budget import FRAME, limited
+from tests.memories.ring.test_budget import FRAME, limited
+from tests.runs.helpers import TIMINGS, rows_of, run
 
 
 class Chosen(UniformSampler):

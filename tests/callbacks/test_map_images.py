@@ -12,8 +12,8 @@ import torch
 from rlmem.callbacks import map_images
 from rlmem.callbacks.map_images import reach, state_values
 from rlmem.errors import UserError
-from rlmem.jobs import build
-from tests.jobs.helpers import TINY_GWR, assert_same_run, run
+from rlmem.runs import build
+from tests.runs.helpers import TINY_GWR, assert_same_run, run
 
 
 class NoteImages:

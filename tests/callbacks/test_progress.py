@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from rlmem.callbacks.progress import Progress, readable_bytes, summary_table
-from tests.data.helpers import ScriptedEnv, make_stream
-from tests.data.test_stream import ring
-from tests.jobs.helpers import summary_of
+from tests.collect.helpers import ScriptedEnv, make_stream
+from tests.collect.test_collector import ring
+from tests.runs.helpers import summary_of
 
 
 @pytest.mark.parametrize(

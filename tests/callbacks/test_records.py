@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from rlmem.callbacks.records import CsvFile
-from tests.jobs.helpers import rows_of, summary_of
+from tests.runs.helpers import rows_of, summary_of
 
 # DESIGN.md, "What a run leaves": people's scripts read these.
 SUMMARY_KEYS = {

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from rlmem.callbacks.targets import EpisodeTargets, target_updates
+from rlmem.collect.module import TrainerSteps
 from rlmem.config import compose
-from rlmem.data.module import TrainerSteps
-from tests.data.helpers import ScriptedEnv, make_stream
-from tests.data.test_stream import ring
+from tests.collect.helpers import ScriptedEnv, make_stream
+from tests.collect.test_collector import ring
 
 
 def updates(*lengths: int, vector_steps: int = 1, rounds: int = 1, before: int = 0) -> list[int]:

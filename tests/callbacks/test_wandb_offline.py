@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from rlmem.data.stream import EnvStepStream
+from rlmem.collect.collector import EnvStepStream
 from rlmem.integrations.wandb_dashboard import MEMORY_TABLE, THRESHOLD_TABLE, VIDEO
-from tests.jobs.helpers import TINY_GWR, rows_of, run, summary_of
+from tests.runs.helpers import TINY_GWR, rows_of, run, summary_of
 
 wandb = pytest.importorskip("wandb")
 

@@ -14,7 +14,7 @@ from rlmem.config import compose
 from rlmem.errors import UserError
 from rlmem.integrations import wandb_dashboard
 from rlmem.integrations.wandb_dashboard import COMPONENTS, THRESHOLD_TABLE, write_dashboard
-from tests.jobs.helpers import TINY_GWR, run, summary_of
+from tests.runs.helpers import TINY_GWR, run, summary_of
 
 wandb = pytest.importorskip("wandb")
 workspaces = pytest.importorskip("wandb_workspaces.workspaces")

@@ -13,7 +13,6 @@ from tensordict import assert_close
 from rlmem.config import compose
 from rlmem.config.errors import explain
 from rlmem.envs import EnvSpec
-from rlmem.jobs.resume import config_dict, differences
 from rlmem.memories import (
     CombinedSampler,
     FrameStorage,
@@ -24,7 +23,8 @@ from rlmem.memories import (
     UniformSampler,
 )
 from rlmem.memories.factory import make_memory
-from rlmem.memories.storages.map import MapStorage
+from rlmem.memories.gwr.map import MapStorage
+from rlmem.runs.resume import config_dict, differences
 from tests.memories.helpers import RandomEnvs, vector_block
 
 CAPACITY = 50

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torchrl.data.replay_buffers.samplers import Sampler
 
-from rlmem.memories.serialize import State, load_state, save_state
+from rlmem.memories.base.serialize import State, load_state, save_state
 
 
 class ReplaySampler(Sampler):

@@ -18,10 +18,10 @@ import torch
 from torchrl.data.replay_buffers.samplers import PrioritizedSampler as TorchRLPrioritizedSampler
 from torchrl.data.replay_buffers.storages import Storage
 
+from rlmem.memories.base.serialize import State
 from rlmem.memories.samplers.base import ReplaySampler, as_index, require_items
 from rlmem.memories.samplers.rank_heap import RankHeap
 from rlmem.memories.samplers.sum_tree import SumTree, TensorSumTree
-from rlmem.memories.serialize import State
 
 
 class _Prioritized(ReplaySampler, TorchRLPrioritizedSampler):

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from rlmem.memories.lazy import lazy_zeros
-from rlmem.memories.serialize import State
+from rlmem.memories.base.lazy import lazy_zeros
+from rlmem.memories.base.serialize import State
 
 
 @njit(cache=True)

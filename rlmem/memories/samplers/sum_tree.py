@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numba import njit
 
-from rlmem.memories.lazy import lazy_zeros
+from rlmem.memories.base.lazy import lazy_zeros
 
 
 @njit(cache=True)

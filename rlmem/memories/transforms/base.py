@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from tensordict import TensorDict
 
-from rlmem.memories.serialize import State
-from rlmem.memories.storages.base import ReplayStorage
+from rlmem.memories.base.serialize import State
+from rlmem.memories.base.storage import ReplayStorage
 
 
 class ReplayTransform:
@@ -28,7 +28,7 @@ class ReplayTransform:
         self.storage = storage
 
     def extend(self, block: Any, index: torch.Tensor) -> None:
-        """Told of each block (`rlmem.memories.storages.base`) that was written, at slots [N]."""
+        """Told of each block (`rlmem.memories.base.storage`) that was written, at slots [N]."""
 
     def apply(self, batch: TensorDict) -> TensorDict:
         """Rewrite a batch [B] or [U, B], in place or anew; it has `index` and `weight` already."""

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from tensordict import TensorDict
 
-from rlmem.memories.serialize import State
-from rlmem.memories.storages.base import ReplayStorage, as_block
+from rlmem.memories.base.serialize import State
+from rlmem.memories.base.storage import ReplayStorage, as_block
 from rlmem.memories.transforms.base import ReplayTransform
 
 

@@ -13,11 +13,11 @@ import numpy as np
 import torch
 from tensordict import TensorDict
 
-from rlmem.memories.lazy import lazy_zeros
+from rlmem.memories.base.lazy import lazy_zeros
+from rlmem.memories.base.serialize import State
+from rlmem.memories.base.storage import ReplayStorage
+from rlmem.memories.ring.ring import RingStorage
 from rlmem.memories.samplers.base import as_index
-from rlmem.memories.serialize import State
-from rlmem.memories.storages.base import ReplayStorage
-from rlmem.memories.storages.ring import RingStorage
 from rlmem.memories.transforms import hindsight_kernels as kernels
 from rlmem.memories.transforms.base import ReplayTransform
 

@@ -3,7 +3,7 @@
 import numpy as np
 from numba import njit
 
-from rlmem.memories.storages.ring_kernels import Records
+from rlmem.memories.ring.kernels import Records
 
 
 @njit(cache=True)

@@ -1,0 +1,125 @@
+"""Scoring a policy: episodes on a fresh environment, without memory and without learning."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+
+from rlmem.collect.collector import Policy
+from rlmem.envs import EnvStepper, FrameStack
+from rlmem.errors import UserError
+
+
+@dataclass(frozen=True)
+class EvaluationResult:
+    """Scores of one evaluation."""
+
+    returns: list[float]  # sum of unclipped rewards of each episode
+    lengths: list[int]  # env steps of each episode
+    # Whether each episode's last step reached its goal; None where the env does not say.
+    successes: list[bool] | None = None
+
+    @property
+    def mean(self) -> float:
+        """Mean return."""
+        return float(np.mean(self.returns))
+
+    @property
+    def std(self) -> float:
+        """Standard deviation of the returns over the episodes."""
+        return float(np.std(self.returns))
+
+    @property
+    def success_rate(self) -> float | None:
+        """Share of the episodes that ended at their goal; None where the env does not say."""
+        return None if self.successes is None else float(np.mean(self.successes))
+
+
+def evaluation_envs(episodes: int) -> int:
+    """Environments to step in parallel for `episodes` episodes."""
+    return min(episodes, 8)
+
+
+def evaluate_policy(
+    env: EnvStepper,
+    policy: Policy,
+    *,
+    episodes: int,
+    epsilon: float,
+    seed: int,
+    on_frame: Callable[[np.ndarray], None] | None = None,
+) -> EvaluationResult:
+    """Play whole episodes.
+
+    Each environment plays a fixed share of the episodes, so that short episodes are not
+    over-represented among the first to finish.
+
+    Args:
+        env: a vector environment, reset here.
+        policy: (observation, epsilon, rng) -> actions.
+        episodes: how many are scored.
+        epsilon: probability of a random action.
+        seed: of environments and exploration.
+        on_frame: called with each RGB frame of env 0's first episode; env must render.
+    """
+    num_envs = env.spec.num_envs
+    rng = np.random.default_rng(seed)
+    quota = np.full(num_envs, episodes // num_envs)
+    quota[: episodes % num_envs] += 1
+    stack = FrameStack(env.spec)
+    stack.reset(env.reset(seed))
+    total, length = np.zeros(num_envs), np.zeros(num_envs, np.int64)
+    returns: list[list[float]] = [[] for _ in range(num_envs)]
+    lengths: list[list[int]] = [[] for _ in range(num_envs)]
+    successes: list[list[bool]] = [[] for _ in range(num_envs)]
+    filming = on_frame is not None
+    while any(len(done) < q for done, q in zip(returns, quota, strict=True)):
+        if filming and on_frame is not None:
+            on_frame(env.render())
+        step = env.step(policy(stack.observation, epsilon, rng))
+        done = step.terminated | step.truncated
+        stack.push(step.observation, done)
+        total += step.reward
+        length += 1
+        filming = filming and not done[0]
+        for i in np.flatnonzero(done):
+            if len(returns[i]) < quota[i]:
+                returns[i].append(float(total[i]))
+                lengths[i].append(int(length[i]))
+                if step.success is not None:
+                    successes[i].append(bool(step.success[i]))
+            total[i], length[i] = 0.0, 0
+    reached = [*chain(*successes)] or None
+    return EvaluationResult([*chain(*returns)], [*chain(*lengths)], reached)
+
+
+class Video:
+    """An mp4 file that frames are appended to.
+
+    Args:
+        path: of the file; its folder is made.
+        fps: frames a second.
+
+    Raises:
+        UserError: the optional packages are missing.
+    """
+
+    def __init__(self, path: Path, fps: int) -> None:
+        try:
+            import imageio
+        except ImportError:
+            raise UserError("video=true needs imageio: pip install 'rlmem[video]'") from None
+        self.path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._writer = imageio.get_writer(path, fps=fps, macro_block_size=2)
+
+    def append(self, frame: np.ndarray) -> None:
+        """Add an RGB frame uint8 [H, W, 3]; small frames are enlarged by whole factors."""
+        factor = max(1, round(320 / frame.shape[0]))
+        self._writer.append_data(frame.repeat(factor, 0).repeat(factor, 1))
+
+    def close(self) -> None:
+        """Finish the file."""
+        self._writer.close()

@@ -1,0 +1,371 @@
+"""The GWR map as a storage: prototype nodes, links with ages, temporal edges with counts.
+
+A sample is a temporal edge: the observation is its source's prototype, the next observation its
+target's (Hafez, Immisch, Weber, Wermter 2023, arXiv 2305.02054). A node costs its prototype (28,224
+bytes for an Atari stack as a moving average, some hundred as a compressed exemplar, nothing where
+the key is the observation itself), 4 d bytes of key, 4 K d bytes of contexts and 25 bytes of state;
+a link 32 bytes, an edge 44 and 4 a dimension of a continuous action. Nodes stand in arrays of full
+capacity that the system hands out page by page as they are first written; links and edges grow by
+half. Freed records are used again first.
+
+Differs from the paper: discrete actions cannot be averaged, so that an edge is known by (source,
+action, target, terminated, truncated, steps), and only its reward is averaged; two actions that
+lead from one node to another are two edges. Continuous actions are averaged with the reward.
+Terminations stay exact, unless `node_terminals` keeps them as the released code does.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from tensordict import TensorDict
+
+from rlmem.errors import UserError
+from rlmem.memories.base.serialize import State
+from rlmem.memories.base.storage import ReplayStorage, make_sample
+from rlmem.memories.gwr.budget import MapBudget, record_bytes
+from rlmem.memories.gwr.checks import check_map
+from rlmem.memories.gwr.exemplars import ExemplarStore
+from rlmem.memories.gwr.records import (
+    EDGE_MARK,
+    EDGES,
+    LINK_MARK,
+    LINKS,
+    MADE,
+    MOST_RECORDS,
+    NODE_MARK,
+    NODES,
+    REMOVED,
+    TOUCHED,
+    clear,
+    empty_map,
+    first_coordinates,
+    reserve,
+)
+from rlmem.memories.gwr.state import check_state, fill_map, read_map
+
+
+class MapStorage(ReplayStorage):
+    """Nodes, links and temporal edges of a GWR map; its items are the edges.
+
+    `GWRWriter` fills it. The positions of the live edges have gaps where edges were removed, so
+    draw with `VisitSampler` (or another sampler that follows `drain_touched`).
+
+    Args:
+        capacity: most nodes the map can hold, at least 3.
+        observation_shape: shape of one observation (of a whole frame stack).
+        dtype: of observations and prototypes: uint8 or float32.
+        embedding_dims: dimensions d of the space in which distances are measured; None: float32
+            observations are their own keys, and a node holds nothing beside its key.
+        contexts: K, context vectors a node (0: none, the paper: 4).
+        num_actions: actions are 0 .. num_actions - 1; 0: they are continuous.
+        action_shape: of a continuous action, (A,).
+        prototype: "moving": the average of what a node took in; "exemplar": its first observation,
+            for uint8 compressed without loss.
+        stack: frames along the first axis of a uint8 observation.
+        node_terminals: a node is terminal while each of its visits was, and an edge is known by
+            its nodes alone, the newest action and reward dominating (the released code).
+        evict: a full map lets go of the node that has gone longest without a visit; False: it
+            takes no more nodes.
+        budget: bytes that the memory may take, so that no address space is asked for beyond them.
+
+    Raises:
+        UserError: a size or the dtype cannot be used.
+    """
+
+    def __init__(
+        self,
+        capacity: int,
+        observation_shape: Sequence[int],
+        dtype: Any,
+        embedding_dims: int | None,
+        *,
+        contexts: int = 0,
+        num_actions: int = 0,
+        action_shape: Sequence[int] = (),
+        prototype: str = "moving",
+        stack: int = 1,
+        node_terminals: bool = False,
+        evict: bool = False,
+        budget: int | None = None,
+    ) -> None:
+        if not 3 <= capacity <= MOST_RECORDS:
+            raise UserError(
+                f"memory.capacity={capacity}: a GWR map takes 3 to {MOST_RECORDS} nodes"
+            )
+        if contexts < 0:
+            raise UserError(f"memory.contexts={contexts}: give 0 (none) or more, the paper has 4")
+        if np.dtype(dtype) not in (np.dtype(np.uint8), np.dtype(np.float32)):
+            raise UserError(f"observations of dtype {dtype}: a GWR map takes uint8 or float32")
+        if (num_actions > 0) == (len(action_shape) > 0):
+            raise UserError(
+                f"num_actions={num_actions}, action_shape={tuple(action_shape)}: give one of them"
+            )
+        super().__init__(max_size=capacity)
+        self.capacity = capacity
+        self.observation_shape = tuple(observation_shape)
+        self.dtype = np.dtype(dtype)
+        size = math.prod(self.observation_shape)
+        self.keys_are_observations = embedding_dims is None
+        self.embedding_dims = size if embedding_dims is None else embedding_dims
+        if self.keys_are_observations and self.dtype != np.float32:
+            raise UserError("embedding_dims=None: only float32 observations are their own keys")
+        self.contexts = contexts
+        self.num_actions, self.action_shape = num_actions, tuple(action_shape)
+        self.prototype = prototype
+        compressed = prototype == "exemplar" and self.dtype == np.uint8
+        self.compresses = compressed
+        self.exemplars = (
+            ExemplarStore(capacity, self.observation_shape, stack, budget=budget)
+            if compressed
+            else None
+        )
+        self.arrays = empty_map(
+            capacity,
+            0 if compressed or self.keys_are_observations else capacity,
+            size,
+            self.dtype,
+            self.embedding_dims,
+            contexts=contexts,
+            action_dims=math.prod(self.action_shape) if self.action_shape else 0,
+            terminals=node_terminals,
+            stamps=evict,
+            removed=compressed,
+        )
+        self._budget: MapBudget | None = None
+        self._empty()
+
+    unit = "nodes"
+
+    @property
+    def entries(self) -> int:
+        """Nodes: what the capacity counts."""
+        return self.num_nodes
+
+    @property
+    def transitions_represented(self) -> int:
+        """Sum of the counts of the live edges."""
+        return int(self._edges["count"].sum(dtype=np.int64))
+
+    @property
+    def num_nodes(self) -> int:
+        """Live nodes."""
+        return int(self.arrays.book[NODES])
+
+    @property
+    def num_links(self) -> int:
+        """Live links."""
+        return int(self.arrays.book[LINKS])
+
+    @property
+    def num_edges(self) -> int:
+        """Live temporal edges."""
+        return int(self.arrays.book[EDGES])
+
+    def __len__(self) -> int:
+        return self.num_edges
+
+    def live_edges(self) -> np.ndarray:
+        """Positions of the live edges, int64 [num_edges], ascending."""
+        return np.flatnonzero(self._edges["count"])
+
+    def live_nodes(self) -> np.ndarray:
+        """Positions of the live nodes, int64 [num_nodes], ascending."""
+        return np.flatnonzero(self.arrays.alive[: self.arrays.book[NODE_MARK]])
+
+    def node_observations(self, nodes: np.ndarray) -> np.ndarray:
+        """Prototypes of live nodes (int [n]) as observations [n, *observation_shape]."""
+        if self.keys_are_observations:
+            rows = self.node_keys(nodes)
+        elif self.exemplars is not None:
+            rows = self.exemplars.get(nodes)
+        else:
+            rows = self.arrays.prototypes.take(nodes, axis=0)
+        return rows.reshape(-1, *self.observation_shape)
+
+    def node_keys(self, nodes: np.ndarray) -> np.ndarray:
+        """Where live nodes (int [n]) lie in the space of distances, float32 [n, d]."""
+        nodes = np.asarray(nodes)
+        return np.concatenate([first_coordinates(self.arrays, nodes), self.arrays.tails[nodes]], 1)
+
+    def node_contexts(self, nodes: np.ndarray) -> np.ndarray:
+        """Context vectors of live nodes (int [n]), float32 [n, K, d]."""
+        rows = self.arrays.contexts.reshape(self.capacity, self.contexts, self.embedding_dims)
+        return rows[nodes]
+
+    def keep_exemplars(self, born: np.ndarray, observations: np.ndarray) -> None:
+        """Take in what new nodes stand for and let go of what removed ones stood for.
+
+        Args:
+            born: int [n], the node that each observation made, -1 where it made none.
+            observations: uint8 [n, P].
+        """
+        if self.exemplars is None:
+            return
+        a = self.arrays
+        if a.book[REMOVED]:
+            self.exemplars.release(np.unique(a.removed[: a.book[REMOVED]]))
+            a.book[REMOVED] = 0
+        for row in np.flatnonzero(born >= 0).tolist():
+            if a.alive[born[row]]:
+                self.exemplars.put(int(born[row]), observations[row])
+
+    def link_pairs(self) -> np.ndarray:
+        """The two nodes of each live link, int64 [num_links, 2]."""
+        pairs = self.arrays.halves["node"][: 2 * self.arrays.book[LINK_MARK]].reshape(-1, 2)
+        return pairs[pairs[:, 0] >= 0].astype(np.int64)
+
+    def edge_table(self) -> np.ndarray:
+        """A copy of the live edges' records (EDGE [num_edges]): source, target, count and so on."""
+        return self._edges[self._edges["count"] > 0]
+
+    @property
+    def _edges(self) -> np.ndarray:
+        return self.arrays.edges[: self.arrays.book[EDGE_MARK]]
+
+    def reserve(self, links: int, edges: int) -> None:
+        """Make room for so many more links and edges: existing positions stay."""
+        self.arrays = reserve(self.arrays, links, edges)
+
+    def limit_bytes(self, budget: int, slot_bytes: int) -> None:
+        self._budget = MapBudget(self, budget, slot_bytes)
+
+    def limit_growth(self, nodes: int, links: int, edges: int) -> None:
+        """Let the map take so many new nodes, links and edges, or as many as its budget has room
+        for; of links and edges, those that were freed can always be used again."""
+        if self._budget is not None:
+            self._budget.limit_growth(nodes, links, edges)
+
+    def set(self, cursor: Any, data: Any, *, set_cursor: bool = True) -> None:
+        """A map has no slots to be set.
+
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError("a MapStorage is written by a GWRWriter, not by position")
+
+    def get(self, index: Any) -> TensorDict:
+        """Transitions of temporal edges.
+
+        Args:
+            index: positions of live edges, int64 of any shape [...] (an int gives one transition).
+
+        Returns:
+            TensorDict [...]: observation and ("next", "observation") [..., *observation_shape],
+            action int64 [...], ("next", "reward") float32 [..., 1], ("next", "terminated" |
+            "truncated" | "done") bool [..., 1], steps_to_next int64 [..., 1].
+
+        Raises:
+            IndexError: a position holds no live edge.
+        """
+        position = np.asarray(index, dtype=np.int64)
+        if position.ndim == 0:
+            return self.get(position[None])[0]
+        if not self.contains(position).all():
+            raise IndexError("an index names no live edge of the map: draw with VisitSampler")
+        flat = position.reshape(-1)
+        rows, a = self.arrays.edges[flat], self.arrays
+        ends = self.node_observations(np.concatenate([rows["source"], rows["target"]]))
+        ends = torch.from_numpy(ends).view(2, *position.shape, *self.observation_shape)
+        if self.action_shape:
+            action = torch.from_numpy(a.actions[flat].reshape(-1, *self.action_shape))
+        else:
+            action = torch.from_numpy(rows["action"].astype(np.int64))
+        by_node = len(a.terminal) > 0
+        return make_sample(
+            position.shape,
+            ends[0],
+            action,
+            ends[1],
+            np.ascontiguousarray(rows["reward"]),
+            a.terminal[rows["target"]] == 1 if by_node else rows["terminated"] != 0,
+            np.zeros(len(flat), np.bool_) if by_node else rows["truncated"] != 0,
+            rows["steps"].astype(np.int64),
+        )
+
+    def contains(self, item: Any) -> Any:
+        """Whether positions hold a live edge: bool array in the shape of `item`."""
+        position = np.asarray(item, dtype=np.int64)
+        inside = (position >= 0) & (position < self.arrays.book[EDGE_MARK])
+        return inside & (self.arrays.edges["count"][np.where(inside, position, 0)] > 0)
+
+    def counts(self, index: np.ndarray) -> np.ndarray:
+        """Visits of edges, float64 [n]; 0 for a removed one."""
+        return self.arrays.edges["count"][index].astype(np.float64)
+
+    def drain_touched(self) -> tuple[np.ndarray, np.ndarray]:
+        """Edges whose count changed (to 0 when removed) since the last call, int64 [n], each once,
+        and bool [n], which of them were made since.
+
+        One sampler at a time can follow a map by this log.
+        """
+        touched, made = self._touched()
+        self.arrays.edges["dirty"][touched] = 0
+        self.arrays.book[TOUCHED] = 0
+        return touched, made
+
+    def _touched(self) -> tuple[np.ndarray, np.ndarray]:
+        a = self.arrays
+        touched = a.touched[: a.book[TOUCHED]].astype(np.int64)
+        return touched, a.edges["dirty"][touched] == MADE
+
+    def changes(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        touched, made = self._touched()
+        live = self.arrays.edges["count"][touched] > 0
+        return touched[made | ~live], touched[live]
+
+    def _empty(self) -> None:
+        if self.exemplars is not None:
+            self.exemplars.clear()
+        clear(self.arrays)
+
+    def footprint(self) -> dict[str, int]:
+        """Component -> bytes held: all records up to the high-water marks, free ones as well."""
+        book = self.arrays.book
+        marks = int(book[NODE_MARK]), int(book[LINK_MARK]), int(book[EDGE_MARK])
+        held = record_bytes(self.arrays, *marks)
+        if self.exemplars is not None:
+            held["prototypes"] += self.exemplars.nbytes
+        return held
+
+    @property
+    def projected_edges(self) -> int:
+        """Temporal edges that `projected_footprint` reckons with."""
+        return 2 * self.capacity
+
+    def projected_footprint(self) -> dict[str, int]:
+        """Component -> bytes with all nodes taken, two links and two temporal edges a node.
+
+        Nodes are the bound that the map keeps; links and edges have none but the run's length (an
+        env step adds at most one edge and two links). Where most observations merge there are more
+        edges a node, at 44 bytes each.
+        """
+        held = record_bytes(self.arrays, self.capacity, 2 * self.capacity, self.projected_edges)
+        if self.exemplars is not None:
+            held["prototypes"] += self.exemplars.projected(self.capacity)
+        return held
+
+    def state_dict(self) -> State:
+        """Views of the used parts; records go field by field ("edges.reward")."""
+        return read_map(self.arrays, self.exemplars)
+
+    def load_state_dict(self, state_dict: State) -> None:
+        """Take over a map; all its edges count as touched.
+
+        Raises:
+            UserError: the state is of a map of other shapes or with more nodes than the capacity,
+                or of an earlier version.
+        """
+        check_state(state_dict, self.arrays, self.exemplars)
+        book = state_dict["book"]
+        self._empty()
+        self.reserve(int(book[LINK_MARK]), int(book[EDGE_MARK]))
+        fill_map(state_dict, self.arrays, self.exemplars)
+
+    def check_valid(self) -> None:
+        """Assert that lists, counts, ages and free lists agree: O(nodes + links + edges)."""
+        check_map(self.arrays)
+        if self.exemplars is not None:
+            self.exemplars.check_valid(self.live_nodes())

@@ -1,0 +1,170 @@
+"""Draws the temporal edges of a map: by how often each was passed, all alike, or by TD error.
+
+A sum tree over the edges is brought up to date from the storage's log of touched edges before each
+draw; it grows with the map, 16 bytes an edge, rounded up to a power of two.
+"""
+
+import numpy as np
+import torch
+from torchrl.data.replay_buffers.storages import Storage
+
+from rlmem.memories.base.serialize import State
+from rlmem.memories.gwr.map import MapStorage
+from rlmem.memories.samplers.base import ReplaySampler, as_index, require_items
+from rlmem.memories.samplers.prioritized import PrioritizedSampler
+from rlmem.memories.samplers.sum_tree import SumTree
+
+_FIRST_EDGES = 1024
+
+
+def _follow(tree: SumTree, storage: MapStorage) -> tuple[np.ndarray, np.ndarray]:
+    """The edges that changed since the last draw and which of them are new; the tree has room."""
+    touched, made = storage.drain_touched()
+    if len(touched) and touched.max() >= tree.capacity:
+        tree.grow(1 << int(touched.max()).bit_length())
+    return touched, made
+
+
+class UniformEdgeSampler(ReplaySampler):
+    """Every temporal edge of a `MapStorage` alike, with replacement.
+
+    Weights are whole numbers, so the sums are exact, and a tree made again from the map draws as
+    the one before.
+
+    Args:
+        expected_edges: edges that `projected_footprint` reckons with; None: as many as there are.
+    """
+
+    def __init__(self, expected_edges: int | None = None) -> None:
+        super().__init__()
+        self.expected_edges = expected_edges
+        self._tree = SumTree(_FIRST_EDGES)
+
+    def sample(self, storage: Storage, batch_size: int) -> tuple[torch.Tensor, dict]:
+        """Indices int64 [batch_size] of edges; no further information.
+
+        Raises:
+            RuntimeError: the map has no edge yet.
+        """
+        assert isinstance(storage, MapStorage), f"{type(self).__name__} draws from a MapStorage"
+        require_items(storage)
+        self.synchronise(storage)
+        index = self._tree.draw(self.uniform(batch_size).numpy())
+        return torch.from_numpy(index), {}
+
+    def synchronise(self, storage: MapStorage) -> None:
+        """Bring the tree up to the storage's counts."""
+        touched, _ = _follow(self._tree, storage)
+        if len(touched):
+            self._tree.update(touched, self._weights(storage.counts(touched)))
+
+    def _weights(self, counts: np.ndarray) -> np.ndarray:
+        return np.minimum(counts, 1.0)
+
+    def _empty(self) -> None:
+        self._tree = SumTree(_FIRST_EDGES)
+
+    def bytes_a_slot(self) -> int:
+        return 16
+
+    def footprint(self) -> dict[str, int]:
+        """Component -> bytes held."""
+        return {"sampler_tree": self._tree.footprint()}
+
+    def projected_footprint(self) -> dict[str, int]:
+        """Component -> bytes held with `expected_edges` edges."""
+        return {"sampler_tree": 16 * max(self.expected_edges or 1, self._tree.used)}
+
+    def load_state_dict(self, state_dict: State) -> None:
+        """Forget the tree: a loaded map names all its edges as touched."""
+        self._empty()
+
+    def check_valid(self) -> None:
+        """The tree is consistent and its weights are whole numbers."""
+        self._tree.check_valid()
+        leaves = self._tree.leaves()
+        assert np.array_equal(leaves, np.floor(leaves)), "a weight is not a whole number"
+
+
+class VisitSampler(UniformEdgeSampler):
+    """Temporal edges of a `MapStorage`, with replacement, in proportion to their counts.
+
+    Hafez et al. 2023 (arXiv 2305.02054).
+    """
+
+    def _weights(self, counts: np.ndarray) -> np.ndarray:
+        return counts
+
+
+class PrioritizedEdgeSampler(PrioritizedSampler):
+    """Temporal edges of a `MapStorage` in proportion to their priorities (Schaul et al. 2016).
+
+    A new edge has the largest priority so far; one that is passed again keeps its own.
+
+    Args:
+        expected_edges: edges that `projected_footprint` reckons with; None: as many as there are.
+        options: alpha, beta_start, beta_end, beta_steps, eps of `PrioritizedSampler`.
+    """
+
+    def __init__(self, expected_edges: int | None = None, **options: float | int | None) -> None:
+        super().__init__(_FIRST_EDGES, **options)  # type: ignore[arg-type]
+        self.expected_edges = expected_edges
+        self._tree: SumTree
+
+    def extend(self, index: object) -> None:
+        """Nothing: the map's log tells of its edges."""
+
+    add = extend
+
+    def sample(self, storage: Storage, batch_size: int) -> tuple[torch.Tensor, dict]:
+        """Indices int64 [batch_size] of edges and `priority_weight` float32 [batch_size].
+
+        Raises:
+            RuntimeError: the map has no edge yet.
+        """
+        assert isinstance(storage, MapStorage), "PrioritizedEdgeSampler draws from a MapStorage"
+        require_items(storage)
+        self.synchronise(storage)
+        return super().sample(storage, batch_size)
+
+    def update_priority(
+        self, index: object, priority: object, *, storage: Storage | None = None
+    ) -> None:
+        """Set priorities from TD errors; edges that were removed since they were drawn stay out.
+
+        Args:
+            index: int64 [n].
+            priority: |TD error| [n] (its sign is dropped).
+
+        Raises:
+            ValueError: a priority is not finite.
+        """
+        edges = as_index(index)
+        known = self._tree.leaf(edges) > 0.0
+        given = torch.as_tensor(priority).reshape(-1).expand(len(edges))
+        super().update_priority(edges[known], given[torch.from_numpy(known)])
+
+    def synchronise(self, storage: MapStorage) -> None:
+        """Take in new edges and let go of removed ones."""
+        touched, made = _follow(self._tree, storage)
+        if not len(touched):
+            return
+        live = storage.counts(touched) > 0
+        fresh = touched[live & (made | (self._tree.leaf(touched) == 0.0))]
+        self._set(fresh, np.full(len(fresh), self._largest))
+        self.remove(touched[~live])
+
+    def _empty(self) -> None:
+        self._tree = SumTree(_FIRST_EDGES)
+        self._largest = 1.0
+
+    def projected_footprint(self) -> dict[str, int]:
+        """Component -> bytes held with `expected_edges` edges."""
+        return {"priorities": 16 * max(self.expected_edges or 1, self._tree.used)}
+
+    def load_state_dict(self, state_dict: State) -> None:
+        """Take over the priorities."""
+        leaves = np.asarray(state_dict["leaves"])
+        if len(leaves) > self._tree.capacity:
+            self._tree.grow(1 << len(leaves).bit_length())
+        super().load_state_dict(state_dict)

@@ -1,0 +1,95 @@
+"""A GWR map as a flat state and back."""
+
+import numpy as np
+
+from rlmem.errors import UserError
+from rlmem.memories.base.serialize import State
+from rlmem.memories.gwr.exemplars import ExemplarStore
+from rlmem.memories.gwr.records import (
+    EDGE_MARK,
+    LINK_MARK,
+    MADE,
+    NODE_MARK,
+    PASSED,
+    TILE,
+    TOUCHED,
+    MapArrays,
+    columns,
+)
+
+FORMAT = 4  # of a saved map
+_BY_NODE = ("prototypes", "tails", "contexts", "alive", "terminal", "stamps")
+
+
+def read_map(m: MapArrays, exemplars: ExemplarStore | None) -> State:
+    """Views of the used parts; records go field by field ("edges.reward")."""
+    nodes, edges = int(m.book[NODE_MARK]), int(m.book[EDGE_MARK])
+    depth = len(m.contexts) // len(m.alive)
+    state: State = {
+        "format": FORMAT,
+        "prototypes": m.prototypes[:nodes],
+        "heads": m.heads[: -(-nodes // TILE)],
+        "tails": m.tails[:nodes],
+        "contexts": m.contexts[: nodes * depth],
+        "alive": m.alive[:nodes],
+        "terminal": m.terminal[:nodes],
+        "stamps": m.stamps[:nodes],
+        "actions": m.actions[:edges],
+        "book": m.book,
+    }
+    state |= columns("nodes", m.nodes[:nodes])
+    state |= columns("halves", m.halves[: 2 * int(m.book[LINK_MARK])])
+    state |= columns("edges", m.edges[:edges])
+    if exemplars is not None:
+        state |= exemplars.state_dict(nodes)
+    return state
+
+
+def check_state(state: State, m: MapArrays, exemplars: ExemplarStore | None) -> None:
+    """Refuse a state that does not fit.
+
+    Raises:
+        UserError: it is of a map of other shapes, with more nodes, or of an earlier version.
+    """
+    if state.get("format") != FORMAT:
+        raise UserError("the saved map is of another version of rlmem; train it anew")
+    nodes, capacity = int(state["book"][NODE_MARK]), len(m.alive)
+    if nodes > capacity:
+        raise UserError(
+            f"memory.capacity={capacity}: the saved map has {nodes} nodes; use {nodes} or more"
+        )
+    for name in _BY_NODE:
+        rows, own = state[name], getattr(m, name)
+        shape = (nodes * (len(own) // capacity), *own.shape[1:])
+        if rows.dtype != own.dtype or rows.shape != shape:
+            raise UserError(
+                f"the saved map's {name} are {rows.dtype} {rows.shape}, this map's would be "
+                f"{own.dtype} {shape}: give the observation, memory.embedding, memory.contexts, "
+                "memory.prototype, memory.terminals and memory.eviction it had"
+            )
+    columns = state["heads"].shape[1:], state["actions"].shape[1:]
+    if columns != (m.heads.shape[1:], m.actions.shape[1:]):
+        raise UserError("the saved map has keys or actions of other dimensions")
+    if ("exemplars.blobs" in state) != (exemplars is not None):
+        raise UserError("memory.prototype: the saved map has the other kind")
+
+
+def fill_map(state: State, m: MapArrays, exemplars: ExemplarStore | None) -> None:
+    """Enter a state into an empty map that has room; all its edges count as touched, and those that
+    were made since the last drain as made."""
+    book = np.array(state["book"])
+    nodes, halves, edges = int(book[NODE_MARK]), 2 * int(book[LINK_MARK]), int(book[EDGE_MARK])
+    for name in _BY_NODE:
+        getattr(m, name)[: len(state[name])] = state[name]
+    m.heads[: len(state["heads"])] = state["heads"]
+    m.actions[:edges] = state["actions"]
+    for name, size in (("nodes", nodes), ("halves", halves), ("edges", edges)):
+        for field, column in columns(name, getattr(m, name)[:size]).items():
+            column[:] = state[field]
+    if exemplars is not None:
+        exemplars.load_state_dict(state)
+    m.book[:] = book
+    dirty = m.edges["dirty"][:edges]
+    dirty[dirty != MADE] = PASSED
+    m.touched[:edges] = np.arange(edges)
+    m.book[TOUCHED] = edges

@@ -1,0 +1,213 @@
+"""From blocks of transitions to the stream of observations that the GWR map is shown.
+
+Each observation of an episode comes once: its first one, then each row's next one (which is the
+next row's observation). Frame stacks are put together here, zero frames before an episode's first.
+
+The released code of GWR-R joins what a time limit cuts: the next episode's first observation is led
+to from the last one by an edge of action 0 and reward 0.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from rlmem.errors import UserError
+from rlmem.memories.base.storage import Block
+
+_I4, _U1 = np.int32, np.uint8
+_FARTHEST = 1e15  # value of an observation: its square and their sum have room in float32
+EVENT = np.dtype(
+    [
+        *(("env", _I4), ("row", _I4), ("slot", _I4), ("action", _I4), ("reward", np.float32)),
+        *(("start", _U1), ("fresh", _U1), ("edge", _U1)),  # its frame; an empty stack; led to
+        *(("terminated", _U1), ("truncated", _U1)),
+    ]
+)
+PENDING = np.dtype(
+    [("partial", np.float64), ("node", _I4), ("action", _I4), ("row", _I4), ("steps", _I4)]
+)
+
+
+class StreamArrays(NamedTuple):
+    """Where each environment stands in the map."""
+
+    last: np.ndarray  # int32 [E], the node of the last observation, -1 if none
+    contexts: np.ndarray  # float32 [E * K, d], the global contexts
+    pending: np.ndarray  # PENDING [E, n_step], edges that wait for their target, oldest first
+    actions: np.ndarray  # float32 [E, n_step, A], their continuous actions
+    waiting: np.ndarray  # int32 [E], how many of them
+    moves: np.ndarray  # int64 [1], prototypes moved so far: the counter of the rounding's hash
+
+
+def empty_streams(
+    num_envs: int, contexts: int, dims: int, n_step: int, action_dims: int
+) -> StreamArrays:
+    """Streams that stand before their first observation."""
+    return StreamArrays(
+        last=np.full(num_envs, -1, np.int32),
+        contexts=np.zeros((num_envs * contexts, dims), np.float32),
+        pending=np.zeros((num_envs, n_step), PENDING),
+        actions=np.zeros((num_envs, n_step, action_dims), np.float32),
+        waiting=np.zeros(num_envs, np.int32),
+        moves=np.zeros(1, np.int64),
+    )
+
+
+def check_block(block: Block, num_actions: int, action_shape: tuple[int, ...]) -> None:
+    """Refuse rows that a map cannot be shown.
+
+    Raises:
+        UserError: an observation has no finite distance to others, or an action is none of
+            `num_actions`.
+        ValueError: actions are not of `action_shape`.
+    """
+    for frames in (block.observation, block.next_observation):
+        if frames.dtype == np.float32 and not np.abs(frames).max(initial=0.0) < _FARTHEST:
+            raise UserError(
+                f"an observation has values that are not finite or beyond {_FARTHEST:g}: the map "
+                "knows no distance to it; end the episode before, or clip them"
+            )
+    action = block.action
+    if action.shape[1:] != action_shape:
+        raise ValueError(f"actions of shape {action.shape[1:]}: the map has {action_shape}")
+    if num_actions and len(block) and not 0 <= action.min() <= action.max() < num_actions:
+        raise UserError(
+            f"actions {action.min()} .. {action.max()}: the map has num_actions={num_actions}"
+        )
+
+
+def check_streams(streams: StreamArrays, live_nodes: np.ndarray, begun: np.ndarray) -> None:
+    """Assert that the streams point at live nodes only, and that envs without an episode under way
+    (bool [E], not `begun`) have left nothing behind."""
+    num_envs, n_step = streams.pending.shape
+    waiting = np.arange(n_step) < streams.waiting[:, None]
+    assert (streams.waiting < n_step).all(), "an edge is overdue"
+    nodes = np.concatenate([streams.last, streams.pending["node"][waiting]])
+    assert np.isin(nodes[nodes >= 0], live_nodes).all(), "a stream points at a removed node"
+    steps = streams.waiting[:, None] - np.arange(n_step)
+    assert (streams.pending["steps"] == steps)[waiting].all(), "a waiting edge lost a step"
+    assert np.isfinite(streams.pending["partial"][waiting]).all(), "a return is not finite"
+    assert np.isfinite(streams.actions[waiting]).all(), "an action is not finite"
+    assert np.isfinite(streams.contexts).all(), "a context is not finite"
+    assert (streams.last[~begun] == -1).all(), "an ended episode has a last node"
+    assert (streams.waiting[~begun] == 0).all(), "an ended episode waits for edges"
+    contexts = streams.contexts.reshape(num_envs, -1)
+    assert not contexts[~begun].any(), "an ended episode's contexts are not empty"
+
+
+@njit(cache=True)
+def plan_events(env, action, vector, reward, terminated, truncated, fresh, joined, events, vectors):
+    """List a block's observations: the first of each episode and each row's next one.
+
+    Args:
+        env, action, reward, terminated, truncated: the block's columns [N].
+        vector: float32 [N, A], continuous actions.
+        fresh: bool [E], whether the env's next row begins an episode; changed in place.
+        joined: whether an edge without action and reward leads to an episode's first observation.
+        events: EVENT [2 N].
+        vectors: float32 [2 N, A], the continuous actions that led to them.
+
+    Returns:
+        How many events are set.
+    """
+    n = 0
+    for row in range(env.shape[0]):
+        for start in (1, 0):
+            if start and not fresh[env[row]]:
+                continue
+            e = events[n]
+            e.env, e.row, e.start, e.fresh = env[row], row, start, start
+            if start:
+                e.slot, e.action, e.reward, e.edge = -1, 0, 0.0, joined
+                e.terminated, e.truncated = 0, 0
+                vectors[n] = 0.0
+            else:
+                e.slot, e.action, e.reward, e.edge = row, action[row], reward[row], 1
+                e.terminated, e.truncated = terminated[row], truncated[row]
+                vectors[n] = vector[row]
+            n += 1
+        fresh[env[row]] = terminated[row] or truncated[row]
+    return n
+
+
+@njit(cache=True)
+def push_frames(events, first, following, stacks, out):
+    """Push each event's frame into its env's stack and copy the stack out.
+
+    Args:
+        events: EVENT [M].
+        first, following: frames [N, F] at the start and at the end of each row.
+        stacks: [E, P], newest frame last, changed in place; zero before an episode's first frame.
+        out: [M, P].
+    """
+    size = first.shape[1]
+    kept = stacks.shape[1] - size
+    for i in range(events.shape[0]):
+        e = events[i]
+        stack = stacks[e.env]
+        if e.fresh:
+            stack[:] = 0
+        for j in range(kept):
+            stack[j] = stack[j + size]
+        stack[kept:] = first[e.row] if e.start else following[e.row]
+        out[i] = stack
+
+
+class Episodes:
+    """Where each environment stands in its episode: its stack of frames, what its next row follows.
+
+    Args:
+        num_envs: E.
+        size: values of a stack.
+        dtype: of a frame.
+        action_dims: A, of a continuous action.
+        joined: whether a time limit joins two episodes.
+    """
+
+    def __init__(
+        self, num_envs: int, size: int, dtype: np.dtype, action_dims: int, joined: bool
+    ) -> None:
+        self.joined, self._action_dims = joined, action_dims
+        self._stacks = np.zeros((num_envs, size), dtype)
+        self._fresh = np.ones(num_envs, np.bool_)
+
+    @property
+    def begun(self) -> np.ndarray:
+        """Bool [E], whether an episode is under way, or goes on from the one before."""
+        return ~self._fresh | self.joined
+
+    def plan(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
+        """A block's observations, EVENT [M], and the continuous actions before them [M, A]."""
+        n = len(block)
+        events = np.zeros(2 * n, EVENT)
+        vectors = np.zeros((2 * n, self._action_dims), np.float32)
+        if self._action_dims:
+            action = np.zeros(n, np.int64)
+            vector = np.ascontiguousarray(block.action, np.float32).reshape(n, -1)
+        else:
+            action, vector = block.action, vectors[:n]
+        rows = block.env_id, action, vector, block.reward, block.terminated, block.truncated
+        count = plan_events(*rows, self._fresh, self.joined, events, vectors)
+        return events[:count], vectors[:count]
+
+    def push(self, events: np.ndarray, first: np.ndarray, following: np.ndarray) -> np.ndarray:
+        """The stacks that events (EVENT [M]) show, [M, P]; frames at the rows' start and end."""
+        out = np.empty((len(events), self._stacks.shape[1]), self._stacks.dtype)
+        push_frames(events, first, following, self._stacks, out)
+        return out
+
+    def clear(self) -> None:
+        """Stand before the first row."""
+        for array in self.arrays().values():
+            array[:] = 0
+        self._fresh[:] = True
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """What makes up the state, as views."""
+        return {"stacks": self._stacks, "fresh": self._fresh}
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return self._stacks.nbytes + self._fresh.nbytes

@@ -1,0 +1,138 @@
+"""Each frame once, as it is: in memory, or in a file of a directory that the user names."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rlmem.memories.base.lazy import lazy_zeros
+from rlmem.memories.base.serialize import State
+from rlmem.memories.base.storage import Block
+from rlmem.memories.ring import kernels
+from rlmem.memories.ring.frame_file import FrameFile
+from rlmem.memories.ring.ring import RingStorage
+
+
+class FrameStorage(RingStorage):
+    """A ring storage (see `RingStorage`) that holds each observation once, uncompressed.
+
+    A transition costs one frame and 18 to 25 bytes.
+
+    Args:
+        directory: holds the frames in a file there instead of in memory. The file is removed from
+            the directory as soon as it is open, so that nothing is left after a crash; its room is
+            taken in steps, so that a full disk is an error and not a killed process.
+
+    Raises:
+        UserError: the directory has no room for the frames when full.
+
+    Example:
+        >>> import torch
+        >>> from tensordict import TensorDict
+        >>> from torchrl.data import TensorDictReplayBuffer
+        >>> storage = FrameStorage(1000, frame_shape=(1, 84, 84), stack=4)
+        >>> buffer = TensorDictReplayBuffer(storage=storage, batch_size=32, collate_fn=lambda x: x)
+        >>> done = torch.zeros(64, 1, dtype=torch.bool)
+        >>> frames = torch.randint(255, (65, 1, 84, 84), dtype=torch.uint8)
+        >>> _ = buffer.extend(TensorDict({
+        ...     "observation": frames[:-1],
+        ...     "action": torch.zeros(64, dtype=torch.int64),
+        ...     "next": {"observation": frames[1:], "reward": torch.ones(64, 1),
+        ...              "terminated": done, "truncated": done}}, batch_size=[64]))
+        >>> buffer.sample()["observation"].shape
+        torch.Size([32, 4, 84, 84])
+        >>> storage.footprint()["frames"] // 7056  # of 65 frames, in chunks of 16
+        81
+    """
+
+    def __init__(
+        self,
+        capacity: int,
+        frame_shape: tuple[int, ...],
+        dtype: Any = np.uint8,
+        *,
+        directory: str | Path | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(capacity, frame_shape, dtype, **options)
+        # Row 0 is zeros: the padding before an episode.
+        shape = 1 + self._max_chunks * self.chunk, int(np.prod(frame_shape))
+        self._file: FrameFile | None = None
+        if directory is None:
+            self._frames = lazy_zeros(shape, dtype, huge=True)
+        else:
+            needed = sum(self._projected_frame_bytes(self._projected_chunks()).values())
+            key = "memory.capacity" if self.budget is None else "memory.budget"
+            self._file = FrameFile(Path(directory), shape, self.dtype, needed, key)
+            self._file.reserve(1)
+            self._frames = self._file.array
+
+    kind = "frames"
+
+    def _tails(self) -> np.ndarray:
+        return self._frames[1 + self._recent[:, -1]].view(np.uint8)
+
+    def _put(self, block: Block, first: np.ndarray, ahead: np.ndarray, slot: int) -> None:
+        n = len(block)
+        own = first >= 0
+        if own.any():
+            self._frames[1 + first[own]] = block.observation.reshape(n, -1)[own]
+        self._frames[1 + ahead] = block.next_observation.reshape(n, -1)
+
+    def _reserve(self, env_id: np.ndarray, follows: np.ndarray) -> None:
+        if self._file is not None:
+            frames = kernels.frames_added(env_id, follows, self.num_envs)
+            begun = kernels.chunks_needed(frames, self._chains, self.chunk)
+            self._reserve_chunks(max(0, begun - int(self._ring["free"][0])))
+
+    def _reserve_chunks(self, more: int) -> None:
+        if self._file is not None:
+            chunks = min(int(self._ring["chunks"][0]) + more, self._max_chunks)
+            self._file.reserve(1 + chunks * self.chunk)
+
+    def _take(self, index: np.ndarray, last: np.ndarray, places: np.ndarray) -> np.ndarray:
+        return self._frames.take(places + 1, axis=0)
+
+    @property
+    def _chunk_bytes(self) -> int:
+        return super()._chunk_bytes + self.chunk * self._frame_size
+
+    @property
+    def _frame_size(self) -> int:
+        return self._frames[0].nbytes
+
+    def _frame_bytes(self) -> dict[str, int]:
+        return self._projected_frame_bytes(int(self._ring["chunks"][0]))
+
+    def _projected_frame_bytes(self, chunks: int) -> dict[str, int]:
+        name = "frames" if self._file is None else "frames_on_disk"
+        size = int(np.prod(self.frame_shape)) * self.dtype.itemsize
+        return {name: (1 + chunks * self.chunk) * size}
+
+    def _rows_of(self, chunks: np.ndarray) -> np.ndarray:
+        return (1 + chunks[:, None] * self.chunk + np.arange(self.chunk)).reshape(-1)
+
+    def _chunk_sizes(self, chunks: np.ndarray) -> np.ndarray:
+        return np.full(len(chunks), self.chunk * self._frame_size, np.int64)
+
+    def _chunk_data(self, chunks: np.ndarray) -> np.ndarray:
+        return self._frames[self._rows_of(chunks)].view(np.uint8).reshape(-1)
+
+    def _load_chunk_data(self, chunks: np.ndarray, sizes: np.ndarray, data: np.ndarray) -> None:
+        self._reserve_chunks(0)
+        rows = self._rows_of(chunks)
+        self._frames[rows] = data.view(self.dtype).reshape(len(rows), self._frames.shape[1])
+
+    def _open_rows(self) -> np.ndarray:
+        chains = self._chains[self._chains["chunks"] > 0]
+        chains = chains[chains["position"] < self.chunk - 1]
+        first = 1 + chains["chunk"].astype(np.int64) * self.chunk
+        rows = [r + np.arange(n + 1) for r, n in zip(first, chains["position"], strict=True)]
+        return np.concatenate([np.empty(0, np.int64), *rows])
+
+    def _export_open(self) -> dict[str, np.ndarray]:
+        return {"open_frames": self._frames[self._open_rows()]}
+
+    def _import_open(self, state: State) -> None:
+        self._reserve_chunks(0)
+        self._frames[self._open_rows()] = state["open_frames"]

@@ -1,0 +1,323 @@
+"""What the ring storages share: slots in the order of time, frames in chains, n-step returns.
+
+A subclass says how frames are held: as they are (`FrameStorage`), compressed
+(`CompressedFrameStorage`), or as whole stacks (`DenseStorage`). Everything else is here. The next
+observation of a transition is the observation of its successor and is held once; an episode's last
+one stands at its end. Stacks are rebuilt exactly as the environment would stack them, zero-padded
+at an episode's start; n-step returns are summed at sampling by following the successors, so that
+one storage serves any n.
+
+A transition whose observation is not the next observation that its environment wrote before starts
+a stack of its own, as after a reset, even if no done flag was given.
+"""
+
+import contextlib
+import uuid
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from tensordict import TensorDict
+
+from rlmem.memories.base.serialize import State, load_state, save_state
+from rlmem.memories.base.storage import Block, as_block, make_sample
+from rlmem.memories.ring import kernels
+from rlmem.memories.ring.budget import RingBudget
+from rlmem.memories.ring.checkpoint import RingLog
+from rlmem.memories.ring.slots import RingFrames
+
+MAX_ROWS = 4096  # transitions that are written at once
+
+
+class RingStorage(RingFrames):
+    """A TorchRL storage of the newest transitions, each observation held once.
+
+    Args:
+        capacity: transitions held at most; the oldest goes first.
+        frame_shape: shape of one observation as the environment gives it: (1, 84, 84) for Atari,
+            (C, H, W) for other images, (D,) for vectors.
+        dtype: of an observation.
+        stack: frames in a sampled observation, concatenated along the first axis; 1 for vectors.
+        num_envs: environments that write in turn, told apart by the block's `env_id`.
+        action_shape, action_dtype: of one action as it is held; integers are sampled as int64.
+        n_step: steps of the sampled return; 1 is the plain transition.
+        gamma: discount inside the n-step return.
+        chunk: frames a chunk, 2 to 255.
+        budget: bytes that it may hold; the capacity is then an upper bound.
+
+    Written in order only (TorchRL's `RoundRobinWriter` or rlmem's `RingWriter`).
+
+    Raises:
+        ValueError: an argument out of its range.
+    """
+
+    def __len__(self) -> int:
+        return int(self._ring["window"][0])
+
+    def set(self, cursor: Any, data: Any, *, set_cursor: bool = True) -> None:
+        """Write a block at the slots `cursor`, which must follow the last written ones.
+
+        Args:
+            cursor: int or int64 [N].
+            data: the block (see `rlmem.memories.base.storage`).
+
+        Raises:
+            ValueError: slots out of order, or a block of other shapes.
+        """
+        first = int(cursor) if isinstance(cursor, int) else int(cursor[0])
+        following = int(self._ring["cursor"][0]) % self.max_size
+        if first != following:
+            raise ValueError(
+                f"slot {first} was written, {following} comes next: {type(self).__name__} is "
+                "written in order, use RoundRobinWriter or RingWriter"
+            )
+        self.append(data)
+
+    def append(self, data: Any) -> np.ndarray:
+        """Write a block of N transitions behind the last ones; their slots, int64 [N].
+
+        Raises:
+            ValueError: a block of other shapes.
+            UserError: the budget is too small to hold it, or a disk is full; the storage stays
+                valid.
+        """
+        block = as_block(data, self.frame_shape, self.dtype, self.num_envs)
+        slots = np.empty(len(block), np.int64)
+        longest = min(MAX_ROWS, self.max_size)
+        if self._limit is not None:
+            longest = min(longest, self._limit.longest_run)
+        done = 0
+        while done < len(block):
+            whole = done == 0 and len(block) <= longest
+            run = block if whole else block.rows(slice(done, done + longest))
+            first, count = self._write(run)
+            slots[done : done + count] = np.arange(first, first + count)
+            done += count
+        return slots
+
+    def _cursors(self) -> tuple[int, int, int]:
+        """Slots in use, the slot after the newest, transitions held."""
+        r = self._ring[0]
+        return int(r["size"]), int(r["cursor"]), int(r["window"])
+
+    def _place(self, count: int) -> tuple[int, int]:
+        """First slot and length of the next run of at most `count` slots, made free."""
+        size, cursor, window = self._cursors()
+        if cursor == size and window == size and size < self.max_size:
+            return cursor, min(count, self.max_size - size)
+        first = cursor % size
+        count = min(count, size - first)
+        self._evict(count - (size - window))
+        return first, count
+
+    def _write(self, block: Block) -> tuple[int, int]:
+        """Write a run of a block; the first slot and how many rows it was.
+
+        What may be refused is asked for before anything is entered.
+        """
+        done = block.terminated | block.truncated
+        observation, following = as_bytes(block.observation), as_bytes(block.next_observation)
+        follows = kernels.continues(
+            block.env_id, done, observation, following, self._chains, self._tails()
+        )
+        self._reserve(block.env_id, follows)
+        if self._limit is None:
+            first, count = self._place(len(block))
+        else:
+            first, count = self._limit.place(block.env_id, follows)
+        if count < len(block):
+            block, done, follows = block.rows(slice(count)), done[:count], follows[:count]
+        slots = slice(first, first + count)
+        new, ahead = kernels.plan_write(
+            first,
+            block.env_id,
+            done,
+            follows,
+            self.stack,
+            self.chunk,
+            self._ring,
+            self._rows,
+            self._chunks,
+            self._free,
+            self._chains,
+            self._recent,
+        )
+        self._action[slots] = block.action
+        rows = self._rows[slots]
+        rows["reward"] = block.reward
+        rows["terminated"] = block.terminated
+        rows["truncated"] = block.truncated
+        self._put(block, new, ahead, first)
+        if self._limit is not None:
+            self._limit.settle()
+        return first, count
+
+    def _evict(self, count: int) -> None:
+        if count <= 0:
+            return
+        if self.budget is not None:
+            r = self._ring[0]
+            oldest = (r["cursor"] - r["window"]) % r["size"]
+            self._evicted.append((oldest + np.arange(count)) % r["size"])
+        freed = kernels.evict(
+            count,
+            self.stack,
+            self.chunk,
+            self._ring,
+            self._rows,
+            self._chunks,
+            self._free,
+            self._chains,
+            self._recent,
+        )
+        if len(freed):
+            self._release(freed)
+
+    def limit_bytes(self, budget: int, slot_bytes: int) -> None:
+        if self.budget is not None and budget > self.budget:
+            raise ValueError(f"budget={budget}: this storage was made for {self.budget} bytes")
+        self.budget, self.slot_bytes = budget, slot_bytes
+        self._limit = RingBudget(self, budget)
+
+    @cached_property
+    def _limit(self) -> RingBudget | None:
+        return None if self.budget is None else RingBudget(self, self.budget)
+
+    def drain_evicted(self) -> np.ndarray:
+        """Slots that were evicted for the budget since the last call, int64 [n]."""
+        if not self._evicted:
+            return np.empty(0, np.int64)
+        slots = np.concatenate(self._evicted)
+        self._evicted.clear()
+        return slots
+
+    def locate(self, index: torch.Tensor) -> torch.Tensor:
+        """Slots of the transitions `index` (int64, any shape, in [0, len))."""
+        r = self._ring[0]
+        if r["window"] == r["size"]:
+            return index
+        return (int(r["cursor"] - r["window"]) + index) % int(r["size"])
+
+    def newest(self, count: int) -> torch.Tensor:
+        """Slots of the `count` newest transitions, oldest first, int64 [count]."""
+        r = self._ring[0]
+        return (int(r["cursor"]) - count + torch.arange(count)) % int(r["size"])
+
+    def get(self, index: Any) -> TensorDict:
+        """Read transitions.
+
+        Args:
+            index: int64 [B] or [U, B] slots (an int gives one transition without batch dimension).
+
+        Returns:
+            TensorDict of the index's shape: `observation` and `("next", "observation")`
+            [B, *observation_shape], `action`, `steps_to_next` and `("next", ...)` reward,
+            terminated, truncated, done [B, 1].
+
+        Raises:
+            IndexError: a slot holds no transition.
+        """
+        if isinstance(index, (int, np.integer)):
+            return self.get(np.array([index + len(self) if index < 0 else index]))[0]
+        if isinstance(index, slice):
+            index = np.arange(*index.indices(len(self)))
+        if isinstance(index, torch.Tensor):
+            index = index.cpu().numpy()
+        shape = np.shape(index)
+        index = np.asarray(index, np.int64).reshape(-1)
+        n, channels = len(index), self.frame_shape[0]
+        # With one step, the stack and its successor overlap: both are views of stack + 1 frames.
+        count = self.stack + 1 if self.n_step == 1 else 2 * self.stack
+        places = np.empty((n, count), np.int64)
+        reward = np.empty(n, np.float32)
+        steps = np.empty(n, np.int64)
+        last = np.empty(n, np.int64)
+        held = kernels.plan_read(
+            index,
+            self.stack,
+            self.chunk,
+            self.n_step,
+            self.gamma,
+            self._ring,
+            self._rows,
+            self._chunks,
+            places,
+            reward,
+            steps,
+            last,
+        )
+        if not held:
+            raise IndexError(f"a slot of {index.min()} .. {index.max()} holds no transition")
+        frames = torch.from_numpy(self._take(index, last, places))
+        count = frames.shape[1]
+        frames = frames.view(*shape, count * channels, *self.frame_shape[1:])
+        batch, own = len(shape), self.stack * channels
+        ends = self._rows[last]
+        action = self._action[index]
+        return make_sample(
+            shape,
+            frames.narrow(batch, 0, own),
+            torch.from_numpy(action.astype(np.int64) if action.dtype.kind in "iu" else action),
+            frames.narrow(batch, count * channels - own, own),
+            reward,
+            ends["terminated"],
+            ends["truncated"],
+            steps,
+        )
+
+    # Saving: see `rlmem.memories.ring.checkpoint`.
+
+    def state_dict(self) -> State:
+        """Flat state, copied; `save` does without the copy."""
+        state = RingLog(self).state(None)
+        return {name: v() if callable(v) else v for name, v in state.items()}
+
+    def load_state_dict(self, state_dict: State) -> None:
+        """Take over a state in place.
+
+        Raises:
+            ValueError: it is of other frames, environments, another kind of storage or a larger
+                memory, or damaged.
+        """
+        log = RingLog(self)
+        log.check(state_dict)
+        self._empty()
+        log.load(state_dict)
+        self._saved = state_dict.get("token")
+        if self._limit is not None and not self._limit.shrink():
+            held = self.nbytes
+            self._empty()
+            raise ValueError(
+                f"the saved memory holds {held} bytes and cannot shrink to memory.budget="
+                f"{self.budget}: give the budget it had"
+            )
+
+    def save(self, folder: Path, previous: Path | None = None) -> None:
+        """Write the state into a folder.
+
+        Args:
+            previous: folder of an earlier state. If it is the one that this storage saved or
+                loaded last, what stands there is linked and only what is new is written.
+        """
+        log, since = RingLog(self), None
+        if previous is not None and self._saved is not None:
+            with contextlib.suppress(OSError, ValueError):
+                since = load_state(previous)
+        reuse = [] if since is None else log.reusable(since)
+        if since is not None and (since.get("token") != self._saved or not since.intact(reuse)):
+            since, reuse = None, []
+        token = uuid.uuid4().hex
+        state = {"token": token, **log.state(since)}
+        save_state(folder, state, previous if since else None, reuse)
+        self._saved = token
+
+    def check_valid(self) -> None:
+        RingLog(self).check_valid()
+
+
+def as_bytes(frames: np.ndarray) -> np.ndarray:
+    """The bytes of frames [N, ...] as uint8 [N, bytes]."""
+    n = len(frames)
+    return np.ascontiguousarray(frames).reshape(n, -1).view(np.uint8)

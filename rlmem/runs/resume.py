@@ -1,0 +1,168 @@
+"""Which run a command goes on with, and whether it may."""
+
+import fcntl
+import os
+import time
+from pathlib import Path
+from typing import IO, Any
+
+import yaml
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig, OmegaConf
+
+from rlmem.callbacks.checkpoint import find_checkpoint
+from rlmem.errors import UserError
+from rlmem.runs.summary import read_summary
+
+# What a resumed run may change: how long it goes on, what it shows and how often it saves.
+FREE = (
+    "resume",
+    "label",
+    "debug",
+    "paths.",
+    "log.",
+    "objective.",
+    "logger.",
+    "evaluation.",
+    "checkpoint.every",
+    "checkpoint.keep_memory_when_finished",
+    "trainer.max_env_steps",
+    "trainer.max_episodes",
+    "trainer.rounds",
+    "trainer.threads",
+    "env.recommended.",
+    "memory.sampler.beta_steps",
+    "memory.storage.directory",
+)
+
+
+def config_dict(cfg: DictConfig) -> dict[str, Any]:
+    """The configuration as plain, fully resolved containers."""
+    return OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)  # type: ignore[return-value]
+
+
+def _flatten(node: Any, prefix: str = "") -> dict[str, Any]:
+    if not isinstance(node, dict):
+        return {prefix[:-1]: node}
+    flat: dict[str, Any] = {}
+    for key, value in node.items():
+        flat |= _flatten(value, f"{prefix}{key}.")
+    return flat
+
+
+def differences(saved: dict[str, Any], asked: dict[str, Any]) -> list[str]:
+    """Keys that bind a run to its past and differ: 'agent.lr was 0.0001, is 0.001'."""
+    before, now = _flatten(saved), _flatten(asked)
+    return [
+        f"{key} was {before.get(key)}, is {now.get(key)}"
+        for key in sorted(before.keys() | now.keys())
+        if before.get(key) != now.get(key) and not key.startswith(FREE)
+    ]
+
+
+def saved_config(run_dir: Path) -> dict[str, Any] | None:
+    """The config.yaml of a run, or None."""
+    try:
+        config = yaml.safe_load((run_dir / "config.yaml").read_text())
+    except (OSError, yaml.YAMLError):
+        return None
+    return config if isinstance(config, dict) else None
+
+
+def write_config(cfg: DictConfig, run_dir: Path) -> None:
+    """Write config.yaml, and the overrides that `resume=<run directory>` is to repeat."""
+    files = {run_dir / "config.yaml": config_dict(cfg)}
+    if HydraConfig.initialized():
+        overrides = [o for o in HydraConfig.get().overrides.task if not o.startswith("resume=")]
+        files[run_dir / "overrides.yaml"] = overrides  # type: ignore[assignment]
+    for path, content in files.items():
+        fresh = path.with_suffix(".new")
+        fresh.write_text(yaml.safe_dump(content, sort_keys=False))
+        os.replace(fresh, path)
+
+
+def lock_run(run_dir: Path) -> IO[str]:
+    """Hold a run directory until the returned file is closed (or the process ends).
+
+    Raises:
+        UserError: another process is training there.
+    """
+    run_dir.mkdir(parents=True, exist_ok=True)
+    lock = (run_dir / ".lock").open("w")
+    for _ in range(5):  # who reads a sweep's status holds it for an instant
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return lock
+        except BlockingIOError:
+            time.sleep(0.02)
+    lock.close()
+    raise UserError(f"{run_dir}: another process is training there; wait or stop it")
+
+
+def _is_locked(run_dir: Path) -> bool:
+    try:
+        lock_run(run_dir).close()
+    except UserError:
+        return True
+    return False
+
+
+def resolve_run_dir(cfg: DictConfig, output_dir: Path, multirun: bool) -> tuple[Path, bool]:
+    """Where this command runs, and whether it resumes what lies there.
+
+    Raises:
+        UserError: there is nothing to resume, it is of another configuration, or the output
+            directory holds another run.
+    """
+    asked = config_dict(cfg)
+    if cfg.resume is None:
+        summary = read_summary(output_dir) or {}
+        started_only = find_checkpoint(output_dir) is None and summary.get("status") != "finished"
+        if saved_config(output_dir) is None or started_only:
+            return output_dir, False
+        if multirun:  # the same sweep again: go on with its jobs
+            return _checked(output_dir, asked), find_checkpoint(output_dir) is not None
+        raise UserError(
+            f"hydra.run.dir={output_dir}: holds a run already; resume={output_dir} goes on with "
+            "it, another directory starts a new one"
+        )
+    if cfg.resume == "auto":
+        found = output_dir if multirun else _newest_unfinished(output_dir, asked)
+        if found is None or find_checkpoint(found) is None:
+            return output_dir, False
+        return _checked(found, asked), True
+    run_dir = Path(cfg.resume).resolve()
+    if saved_config(run_dir) is None:
+        raise UserError(f"resume={cfg.resume}: no run there (a run directory has a config.yaml)")
+    _checked(run_dir, asked)
+    if find_checkpoint(run_dir) is None:
+        raise UserError(
+            f"resume={cfg.resume}: it has no checkpoint yet; checkpoint.every="
+            f"{asked['checkpoint']['every']} env steps was not reached: start it anew"
+        )
+    return run_dir, True
+
+
+def _checked(run_dir: Path, asked: dict[str, Any]) -> Path:
+    changed = differences(saved_config(run_dir) or {}, asked)
+    if changed:
+        more = f" (and {len(changed) - 1} more)" if len(changed) > 1 else ""
+        raise UserError(
+            f"resume={run_dir}: that is another run: {changed[0]}{more}; give the same "
+            "overrides, or only resume=<run directory>, which repeats them"
+        )
+    return run_dir
+
+
+def _newest_unfinished(output_dir: Path, asked: dict[str, Any]) -> Path | None:
+    """The newest run beside `output_dir` with this configuration that did not finish."""
+    candidates = [
+        config.parent
+        for config in output_dir.parent.glob("*/config.yaml")
+        if config.parent != output_dir
+        and find_checkpoint(config.parent) is not None
+        and (read_summary(config.parent) or {}).get("status") != "finished"
+        and not differences(saved_config(config.parent) or {}, asked)
+        and not _is_locked(config.parent)
+    ]
+    return max(candidates, key=lambda d: (d / "config.yaml").stat().st_mtime, default=None)

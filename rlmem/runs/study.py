@@ -1,0 +1,205 @@
+"""Running a study: a table of settings by environments as resumable jobs, reported as one page.
+
+`studies/<name>/study.yaml` names the rows (settings), the columns (environments), and the seeds.
+Each job is one run of its own in `runs/<column>/<row>/seed<n>/`; a finished one is skipped, one
+that was cut off goes on from its checkpoint. The report is made of what is there.
+"""
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import threading
+import time
+import traceback
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any
+
+import yaml
+
+from rlmem.analysis.report import Report, write_report
+from rlmem.analysis.study_table import write_table
+from rlmem.callbacks.checkpoint import find_checkpoint
+from rlmem.config import check, compose
+from rlmem.config.sweep import clear_error, write_error
+from rlmem.errors import UserError
+from rlmem.runs.study_file import Job, Study, slug
+from rlmem.runs.summary import read_summary
+from rlmem.units import readable_seconds
+
+_told_to_end = threading.Event()  # in a worker: by a signal that ended its job
+
+
+def run_job(job: Job) -> str | None:
+    """Train one job to its end in this process; the error's line if it failed.
+
+    What it prints goes to log.txt in its folder. A run that was cut off goes on.
+
+    Raises:
+        SystemExit: a signal ended and saved it. The pool may have handed this worker another job
+            already, which is then not begun.
+    """
+    from rlmem.runs.train import train
+
+    if _told_to_end.is_set():
+        raise SystemExit(1)
+    job.folder.mkdir(parents=True, exist_ok=True)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    clear_error(job.folder)
+    (job.folder / "overrides.yaml").write_text(yaml.safe_dump(list(job.overrides)))
+    given = [*job.overrides, f"paths.output_dir={job.folder}", "log.progress=false"]
+    if find_checkpoint(job.folder):
+        given.append(f"resume={job.folder}")
+    with (
+        (job.folder / "log.txt").open("a") as log,
+        contextlib.redirect_stdout(log),
+        contextlib.redirect_stderr(log),
+    ):
+        try:
+            cfg = compose("train", given)
+            check(cfg)
+            train(cfg)
+        except SystemExit:
+            _told_to_end.set()
+            raise
+        except Exception as exc:
+            what = str(exc) if isinstance(exc, UserError) else f"{type(exc).__name__}: {exc}"
+            line = " ".join(what.split())
+            traceback.print_exc()
+            write_error(job.folder, line, 1)
+            return line
+    return None
+
+
+def run_study(study: Study, columns: Sequence[str], workers: int) -> list[tuple[Job, str]]:
+    """Run what is missing of some columns, `workers` jobs at once; the failed ones."""
+    failed: list[tuple[Job, str]] = []
+    _check_jobs(study, columns)
+    # Fresh processes: a fork of one that has used torch's threads can hang.
+    context = multiprocessing.get_context("spawn")
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    with _ended_by_sigterm(), ProcessPoolExecutor(workers, mp_context=context) as pool:
+        for column in columns:
+            for kind in (study.jobs, study.fifo_jobs):
+                jobs = [job for job in kind(column) if not job.done]
+                try:
+                    failed += _run_all(pool, jobs, column)
+                except (KeyboardInterrupt, SystemExit):
+                    pool.shutdown(cancel_futures=True)
+                    raise
+                except BrokenProcessPool:
+                    raise UserError(
+                        "a job's process was killed, probably for want of memory; the same "
+                        "command goes on, with fewer at once: --jobs 1"
+                    ) from None
+    return failed
+
+
+def _check_jobs(study: Study, columns: Sequence[str]) -> None:
+    """Compose every job that is missing, so that the last one's misspelt key shows at the start.
+
+    Raises:
+        UserError: the first job whose configuration cannot work.
+    """
+    for column in columns:
+        for job in study.jobs(column):
+            if job.seed == study.first_seed and not job.done:
+                try:
+                    check(compose("train", [*job.overrides, f"paths.output_dir={job.folder}"]))
+                except UserError as error:
+                    raise UserError(f"{job.name}: {error}") from None
+
+
+@contextlib.contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """A SIGTERM reaches this process alone, where Ctrl-C reaches the jobs as well: pass it on."""
+
+    def end(number: int, frame: Any) -> None:
+        for worker in multiprocessing.active_children():
+            worker.terminate()
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _run_all(pool: ProcessPoolExecutor, jobs: list[Job], column: str) -> list[tuple[Job, str]]:
+    started, failed = time.perf_counter(), []
+    futures: dict[Future, Job] = {pool.submit(run_job, job): job for job in jobs}
+    for count, future in enumerate(as_completed(futures), start=1):
+        job, error = futures[future], future.result()
+        if error:
+            failed.append((job, error))
+        elapsed = time.perf_counter() - started
+        left = readable_seconds(elapsed / count * (len(jobs) - count))
+        result = f"failed: {error}" if error else _result(job)
+        print(f"{column} {count}/{len(jobs)}, {left} left: {job.row}, seed {job.seed}: {result}",
+              flush=True)  # fmt: skip
+    return failed
+
+
+def _result(job: Job) -> str:
+    summary = read_summary(job.folder) or {}
+    score = summary.get("eval_return_mean")
+    seconds = readable_seconds(summary.get("wall_seconds") or 0.0)
+    return (
+        f"{summary.get('status')}, return {score if score is None else f'{score:.4g}'}, {seconds}"
+    )
+
+
+def report_study(study: Study) -> Report | None:
+    """Write the report's files and table.md into the study's folder; None if nothing ran.
+
+    findings.md of the folder, if it is there, opens the page.
+    """
+    runs = study.folder / "runs"
+    if not runs.is_dir():
+        return None
+    notes = [note for column in study.columns if (note := _missing(study, column))]
+    notes += outdated(study, [*study.columns])
+    findings = study.folder / "findings.md"
+    against = {row: [c for c in study.controls if c != row] for row in study.rows}
+    report = write_report(
+        [runs],
+        study.folder,
+        notes=notes,
+        title=study.title,
+        findings=findings.read_text(errors="replace") if findings.is_file() else "",
+        against=against if study.controls else {},
+        regression=study.regression,
+    )
+    columns = {slug(column): (column, list(study.labels(column))) for column in study.columns}
+    write_table(report.cells, columns, study.fifos(), study.folder / "table.md")
+    return report
+
+
+def _missing(study: Study, column: str) -> str | None:
+    """What of a column was not run, as a line of the page."""
+    labels = study.labels(column)
+    found = {label: study.finished(column, label) for label in labels}
+    if not any(found.values()):
+        return f"{column}: not run"
+    wanted = {label: len(study.seeds(column, row)) for label, row in labels.items()}
+    lacking = [
+        f"{label} ({n} of {wanted[label]})" for label, n in found.items() if n < wanted[label]
+    ]
+    return f"{column}: not all seeds were run: {', '.join(lacking)}" if lacking else None
+
+
+def outdated(study: Study, columns: Sequence[str]) -> list[str]:
+    """A line for each column with runs that were made before its definition changed."""
+    lines = []
+    for column in columns:
+        made = Counter(job.row for job in study.all_jobs([column]) if job.outdated)
+        if made:
+            rows = ", ".join(f"{row} ({count})" for row, count in made.items())
+            lines.append(
+                f"{column}: runs made with other overrides than study.yaml has now: {rows}"
+            )
+    return lines

@@ -1,0 +1,271 @@
+"""What a study.yaml says: rows (settings), columns (environments), and the jobs that they make."""
+
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+import yaml
+
+from rlmem.analysis.csv_files import NUMBERS
+from rlmem.callbacks.diagnostics import DIAGNOSTICS
+from rlmem.errors import UserError
+from rlmem.runs.summary import read_summary
+
+KEYS = {"title", "common", "rows", "columns", "fifo", "controls", "first_seed", "regression"}
+OF_MEMORY = re.compile(r"[~+]*(memory|threshold)\b")  # overrides that a FIFO beside does without
+# What a FIFO beside a row holds as much of: its key, and the run's number that it is set to.
+FIFOS = {
+    "bytes": ("memory.budget", "memory_bytes_peak"),
+    "entries": ("memory.capacity", "memory_entries"),
+}
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run of a study."""
+
+    column: str
+    row: str
+    seed: int
+    overrides: tuple[str, ...]
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        return f"{self.column}: {self.row}, seed {self.seed}"
+
+    @property
+    def done(self) -> bool:
+        return (read_summary(self.folder) or {}).get("status") == "finished"
+
+    @property
+    def outdated(self) -> bool:
+        """Whether it is done, but with other overrides than the study has for it now."""
+        try:
+            made = yaml.safe_load((self.folder / "overrides.yaml").read_text())
+        except (OSError, ValueError, yaml.YAMLError):
+            return False
+        return self.done and made != [*self.overrides]
+
+
+def read_definition(folder: Path) -> dict[str, Any]:
+    """What a folder's study.yaml holds.
+
+    Raises:
+        UserError: there is no such study, or its file cannot be read.
+    """
+    path = folder / "study.yaml"
+    try:
+        content = yaml.safe_load(path.read_text())
+    except FileNotFoundError:
+        found = sorted(p.parent.name for p in folder.parent.glob("*/study.yaml"))
+        raise UserError(
+            f"NAME={folder.name}: no such study; there are {', '.join(found) or 'none'}"
+        ) from None
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise UserError(f"{path} cannot be read ({error})") from None
+    if not isinstance(content, dict):
+        raise UserError(f"{path}: needs rows and columns")
+    return content
+
+
+class Study:
+    """The definition of a study and its jobs.
+
+    Args:
+        folder: with the study.yaml.
+
+    Raises:
+        UserError: there is no such study, or its definition is not understood.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, content = folder, read_definition(folder)
+        if not {"rows", "columns"} <= content.keys():
+            self._refuse("needs rows and columns")
+        if unknown := content.keys() - KEYS:
+            self._refuse(f"unknown key {min(map(str, unknown))}")
+        self.title = content.get("title", folder.name)
+        if not isinstance(self.title, str):
+            self._refuse(f"title={self.title}; a line of text")
+        self.first_seed = content.get("first_seed", 0)
+        if type(self.first_seed) is not int or self.first_seed < 0:
+            self._refuse(f"first_seed={self.first_seed}; a whole number from 0")
+        self.common = self._overrides("common", content.get("common"))
+        self.fifo = self._overrides("fifo", content.get("fifo"))
+        self.rows = self._parts("rows", content["rows"], {"fifo", "seeds"})
+        self.columns = self._parts("columns", content["columns"], {"rows", "seeds", "skip"})
+        for column, part in self.columns.items():
+            for key in ("rows", "skip"):
+                if unknown := set(part[key]) - self.rows.keys():
+                    self._refuse(f"{column} has {key}: {min(unknown)}, which is no row")
+        self.controls = self._controls(content.get("controls"))
+        self.regression = self._regression(content.get("regression"))
+        fifos = {slug(fifo) for rows in self.fifos().values() for fifo in rows.values()}
+        if taken := [row for row in self.rows if slug(row) in fifos]:
+            self._refuse(f"row {taken[0]} is named like the FIFO of another")
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise UserError(f"{self.folder}/study.yaml: {what}") from None
+
+    def _parts(self, name: str, parts: Any, more: set[str]) -> dict[str, dict[str, Any]]:
+        if not isinstance(parts, dict) or not parts:
+            self._refuse(f"{name} must be a mapping, with one entry at least")
+        folders = [slug(str(key)) for key in parts]
+        if "" in folders or len(set(folders)) < len(folders):
+            self._refuse(f"{name} must differ in their letters and digits")
+        return {str(key): self._part(key, value, more) for key, value in parts.items()}
+
+    def _overrides(self, name: Any, value: Any) -> list[str]:
+        """Overrides as a command line or a list."""
+        if isinstance(value, list) and all(isinstance(part, str) for part in value):
+            given = value
+        elif isinstance(value, str | None):
+            try:
+                given = shlex.split(value or "")
+            except ValueError as error:
+                self._refuse(f"{name}: {value}: {error}")
+        else:
+            self._refuse(f"{name}: {value}: not a line or a list of overrides")
+        for override in given:
+            if override.startswith(("seed=", "label=")):
+                self._refuse(f"{name}: {override}: the study sets it; leave it out")
+        return given
+
+    def _part(self, name: Any, value: Any, more: set[str]) -> dict[str, Any]:
+        """A row or a column: its overrides, alone or in a mapping with further keys."""
+        part = value if isinstance(value, dict) else {"overrides": value}
+        if unknown := part.keys() - {"overrides", *more}:
+            self._refuse(f"{name} has an unknown key {min(map(str, unknown))}")
+        seeds = part.get("seeds", 1)
+        if type(seeds) is not int or seeds < 1:
+            self._refuse(f"{name} has seeds={seeds}; a number of runs")
+        rows = part.get("rows") or {}
+        if not isinstance(rows, dict):
+            self._refuse(f"{name} has rows={rows}; a mapping from a row to its overrides here")
+        skip = part.get("skip") or []
+        if not isinstance(skip, list):
+            self._refuse(f"{name} has skip={skip}; a list of rows that it goes without")
+        return {
+            "skip": [str(row) for row in skip],
+            "overrides": self._overrides(name, part.get("overrides")),
+            "seeds": seeds,
+            "fifo": self._kinds(name, part.get("fifo")),
+            "rows": {str(row): self._overrides(f"{name}, {row}", v) for row, v in rows.items()},
+        }
+
+    def _kinds(self, name: Any, value: Any) -> list[str]:
+        """The FIFOs beside a row: true for that of its bytes, or one name, or a list."""
+        if value is None or isinstance(value, bool):
+            return ["bytes"] if value else []
+        kinds = value if isinstance(value, list) else [value]
+        if not all(isinstance(kind, str) and kind in FIFOS for kind in kinds):
+            self._refuse(f"{name} has fifo={value}; true, {', '.join(FIFOS)}, or a list of these")
+        return [kind for kind in FIFOS if kind in kinds]
+
+    def _controls(self, value: Any) -> list[str]:
+        if not isinstance(value, list | None):
+            self._refuse(f"controls={value}; a list of rows")
+        controls = [str(name) for name in value or []]
+        if unknown := [name for name in controls if name not in self.rows]:
+            self._refuse(f"controls: {unknown[0]} is no row; there are {'; '.join(self.rows)}")
+        return list(dict.fromkeys(controls))
+
+    def _regression(self, value: Any) -> tuple[str, tuple[str, str]] | None:
+        """The outcome, a number of a run's summary, and the two columns it is held against."""
+        if value is None:
+            return None
+        if not isinstance(value, dict) or value.keys() != {"outcome", "of"}:
+            self._refuse(f"regression={value}; a mapping with outcome and of")
+        outcome, of = value["outcome"], value["of"]
+        if outcome not in NUMBERS:
+            self._refuse(f"regression: outcome={outcome}; one of {', '.join(NUMBERS)}")
+        named = isinstance(of, list) and len(of) == 2 and of[0] != of[1]
+        if not named or not all(name in DIAGNOSTICS for name in of):
+            self._refuse(f"regression: of={of}; two of {', '.join(DIAGNOSTICS)}")
+        return outcome, (of[0], of[1])
+
+    def seeds(self, column: str, row: str) -> range:
+        """Those of a cell: as many as its row or its column asks for, whichever is more."""
+        count = max(self.columns[column]["seeds"], self.rows[row]["seeds"])
+        return range(self.first_seed, self.first_seed + count)
+
+    def jobs(self, column: str) -> list[Job]:
+        """Those of a column that need no other job's result, seed by seed."""
+        return [
+            self._job(column, row, seed, self._setting(column, row))
+            for row, seed in self._cells(column)
+        ]
+
+    def _setting(self, column: str, row: str) -> list[str]:
+        """A row's overrides, and then what a column says of it."""
+        return [*self.rows[row]["overrides"], *self.columns[column]["rows"].get(row, [])]
+
+    def all_jobs(self, columns: Iterable[str]) -> Iterator[Job]:
+        """Those of some columns; the FIFOs beside a run once that run is there."""
+        for column in columns:
+            yield from self.jobs(column)
+            yield from self.fifo_jobs(column)
+
+    def _cells(self, column: str) -> list[tuple[str, int]]:
+        """Rows and seeds of a column, the first seed of all rows first."""
+        rows = [row for row in self.rows if row not in self.columns[column]["skip"]]
+        cells = [(row, seed) for row in rows for seed in self.seeds(column, row)]
+        return sorted(cells, key=lambda cell: cell[1])
+
+    def fifo_jobs(self, column: str) -> Iterator[Job]:
+        """FIFOs of the same bytes or entries beside each finished run of the rows that ask: the
+        same but for the memory and its thresholds."""
+        for row, seed in self._cells(column):
+            beside = read_summary(self._job(column, row, seed, ()).folder) or {}
+            if beside.get("status") != "finished":
+                continue
+            kept = [each for each in self._setting(column, row) if not OF_MEMORY.match(each)]
+            for kind in self.rows[row]["fifo"]:
+                key, number = FIFOS[kind]
+                size = f"{key}={beside[number]}"
+                yield self._job(column, fifo_of(row, kind), seed, [*kept, *self.fifo], size)
+
+    def finished(self, column: str, label: str) -> int:
+        """How many runs of a line of the table are done."""
+        seeds = self.seeds(column, self.labels(column)[label])
+        return sum(self._job(column, label, seed, ()).done for seed in seeds)
+
+    def labels(self, column: str) -> dict[str, str]:
+        """Lines of a column's table, each FIFO below its row: label -> row."""
+        return {
+            label: row
+            for row, part in self.rows.items()
+            if row not in self.columns[column]["skip"]
+            for label in [row, *(fifo_of(row, kind) for kind in part["fifo"])]
+        }
+
+    def fifos(self) -> dict[str, dict[str, str]]:
+        """Kind of FIFO -> row -> the FIFO's label, of the kinds that a row asks for."""
+        asked = {
+            kind: {
+                row: fifo_of(row, kind) for row, part in self.rows.items() if kind in part["fifo"]
+            }
+            for kind in FIFOS
+        }
+        return {kind: rows for kind, rows in asked.items() if rows}
+
+    def _job(self, column: str, label: str, seed: int, overrides: Sequence[str], *last: str) -> Job:
+        """A job: what all have in common, then its column's, its row's and `last` overrides."""
+        folder = self.folder / "runs" / slug(column) / slug(label) / f"seed{seed}"
+        quoted = "label='" + label.replace("\\", "\\\\").replace("'", "\\'") + "'"
+        own = (*self.common, *self.columns[column]["overrides"], *overrides, *last)
+        return Job(column, label, seed, (*own, quoted, f"seed={seed}"), folder)
+
+
+def fifo_of(row: str, kind: str) -> str:
+    """Label of the FIFO beside a row."""
+    return f"FIFO of the {kind} of {row}"
+
+
+def slug(name: str) -> str:
+    """A folder's name."""
+    return re.sub(r"[^\w.=-]+", "-", name).strip("-").lower()

@@ -1,0 +1,277 @@
+"""One training run, from its configuration to its summary."""
+
+import gc
+import sys
+import time
+import traceback
+import warnings
+from pathlib import Path
+from typing import Any
+
+import lightning
+import torch
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
+from omegaconf import DictConfig
+
+from rlmem.callbacks.checkpoint import Checkpointing, find_checkpoint, load_checkpoint
+from rlmem.callbacks.diagnostics import ReplayDiagnostics
+from rlmem.callbacks.evaluation import Evaluation
+from rlmem.callbacks.map_images import map_images
+from rlmem.callbacks.priorities import PriorityFeedback
+from rlmem.callbacks.progress import Progress, summary_table
+from rlmem.callbacks.records import Recorder
+from rlmem.callbacks.signals import StopOnSignal
+from rlmem.callbacks.targets import target_updates
+from rlmem.collect.collector import EnvStepStream
+from rlmem.collect.module import EnvStepDataModule
+from rlmem.collect.rollout import EvaluationResult
+from rlmem.config.objective import objective_value
+from rlmem.envs import EnvSpec, human_normalized_score
+from rlmem.errors import UserError
+from rlmem.networks import network_kind
+from rlmem.runs import build
+from rlmem.runs.preflight import preflight
+from rlmem.runs.resume import lock_run, resolve_run_dir, write_config
+from rlmem.runs.summary import (
+    git_commit,
+    peak_rss_bytes,
+    read_summary,
+    reset_peak_rss,
+    versions,
+    write_summary,
+)
+
+TORCH_THREADS = torch.get_num_threads()  # of the process, before a job of a sweep changes it
+
+
+class Run:
+    """The parts of one run and what happens to them.
+
+    Args:
+        cfg: the composed, checked configuration.
+        run_dir: where everything is written.
+    """
+
+    def __init__(self, cfg: DictConfig, run_dir: Path) -> None:
+        self.cfg, self.run_dir = cfg, run_dir
+        env = build.build_env(cfg)
+        self.agent: build.Agent = build.build_agent(cfg, env.spec)
+        memory = build.build_memory(cfg, env.spec)
+        self.stream: EnvStepStream = build.build_stream(cfg, env, memory, self.agent)
+        name = f"{cfg.env.name}-{cfg.memory.name}-seed{cfg.seed}"
+        self.loggers = build.metrics_loggers(cfg, run_dir, name)
+        self.diagnostics = ReplayDiagnostics(memory) if cfg.log.diagnostics else None
+        self.recorder = Recorder(
+            run_dir, self.stream, cfg.log.every, self.loggers, self.diagnostics
+        )
+        self.checkpointing = Checkpointing(
+            run_dir, self.stream, self.recorder, cfg.checkpoint.every
+        )
+        evaluation = cfg.evaluation
+        self.evaluation = Evaluation(
+            build.build_evaluation_env(cfg, evaluation.episodes, render=evaluation.video),
+            self.stream,
+            self.recorder,
+            self.checkpointing,
+            every=evaluation.every,
+            episodes=evaluation.episodes,
+            epsilon=evaluation.epsilon,
+            seed=cfg.seed,
+            video_dir=run_dir / "videos" if evaluation.video else None,
+        )
+        listeners = [
+            PriorityFeedback(memory),
+            *target_updates(cfg, self.stream, self.agent),
+            *memory.transforms,
+            *([self.diagnostics] if self.diagnostics else []),
+        ]
+        self.data = EnvStepDataModule(self.stream, cfg.trainer.rounds, listeners)
+        self.progress = Progress(self.stream, self.recorder, cfg.log.progress)
+        self.signals = StopOnSignal(self.stream)
+        self.trainer = lightning.Trainer(
+            accelerator=cfg.trainer.accelerator,
+            devices=1,
+            precision=cfg.trainer.precision,
+            max_epochs=1,
+            logger=False,
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            # Order matters: rows first, then scores, then the checkpoint of all.
+            callbacks=[
+                self.recorder,
+                self.evaluation,
+                *map_images(cfg, run_dir, self.stream, self.loggers),
+                self.checkpointing,
+                self.progress,
+                self.signals,
+            ],
+            default_root_dir=run_dir,
+        )
+
+    def restore(self) -> None:
+        """Go on from the run's checkpoint, or start its files."""
+        folder = find_checkpoint(self.run_dir)
+        if folder is None:
+            self.recorder.open(0, seconds_before=0.0, cpu_seconds_before=0.0, bytes_peak=0)
+            return
+        self.agent.to(self.trainer.strategy.root_device)
+        manifest = load_checkpoint(folder, self.agent, self.stream, self.diagnostics)
+        self.recorder.best_return = manifest["best_return"]
+        if manifest["last_evaluation"]:
+            self.recorder.last_evaluation = EvaluationResult(**manifest["last_evaluation"])
+        self.recorder.open(
+            manifest["env_steps"],
+            manifest["seconds"],
+            manifest.get("cpu_seconds", 0.0),
+            manifest["memory_bytes_peak"],
+        )
+
+    def fit(self) -> str:
+        """Train to the end or to a signal; the status."""
+        self.trainer.fit(self.agent, datamodule=self.data)
+        self.progress.close()
+        self.agent.to(self.trainer.strategy.root_device)
+        self.signals.arm(training=False)
+        self.checkpointing.save(self.agent)
+        if self.signals.received:
+            return "interrupted"
+        self.evaluation.evaluate(self.agent)
+        keep = self.cfg.checkpoint.keep_memory_when_finished
+        self.checkpointing.save(self.agent, with_memory=keep)
+        return "finished"
+
+    def summary(self, status: str, error: str | None) -> dict[str, Any]:
+        """The content of summary.json."""
+        stream, recorder, spec = self.stream, self.recorder, self.stream.env.spec
+        components = stream.memory.footprint()
+        total = sum(components.values())
+        represented = stream.memory.storage.transitions_represented
+        returns = stream.episodes.recent_returns
+        evaluation = recorder.last_evaluation
+        seconds = recorder.seconds
+        score = evaluation.mean if evaluation else None
+        return {
+            "status": status,
+            "error": error,
+            "agent": self.cfg.agent.name,
+            "memory": self.cfg.memory.name,
+            "env_id": spec.env_id,
+            "seed": self.cfg.seed,
+            "env_steps": stream.env_steps,
+            "frames": stream.frames,
+            "grad_steps": self.agent.grad_steps,
+            "episodes": stream.episodes.count,
+            "train_return_mean": sum(returns) / len(returns) if returns else None,
+            "eval_return_mean": score,
+            "eval_return_std": evaluation.std if evaluation else None,
+            "eval_success_rate": evaluation.success_rate if evaluation else None,
+            "eval_episodes": len(evaluation.returns) if evaluation else 0,
+            "human_normalized_score": (
+                human_normalized_score(spec.env_id, score) if score is not None else None
+            ),
+            "memory_bytes": total,
+            "memory_bytes_peak": max(recorder.bytes_peak, total),
+            "memory_components": components,
+            "memory_budget": stream.memory.budget,
+            "memory_entries": stream.memory.storage.entries,
+            "transitions_seen": stream.memory.transitions_seen,
+            "bytes_per_transition": total / represented if represented else None,
+            "peak_rss_bytes": peak_rss_bytes(),
+            "env_steps_per_second": stream.env_steps / seconds if seconds else None,
+            "wall_seconds": seconds,
+            "cpu_seconds": recorder.cpu_seconds,
+            "versions": versions(),
+            "git_commit": git_commit(),
+        }
+
+    def close(self, summary: dict[str, Any]) -> None:
+        """Write the summary last and let go of everything."""
+        self.progress.close()
+        self.recorder.close()
+        for env in (self.stream.env, self.evaluation.env):
+            env.close()
+        write_summary(self.run_dir, summary)
+        for logger in self.loggers:
+            logger.close(summary["status"], summary)
+        self.signals.restore()
+
+
+def useful_threads(spec: EnvSpec) -> int:
+    """Threads that torch gains from: one for small networks, the cores for an image's.
+
+    A second thread does nothing for an MLP on batches of 64, and spins while other runs of a
+    sweep wait for the core.
+    """
+    images = network_kind(spec.observation_shape) == "nature"
+    return TORCH_THREADS if images else 1
+
+
+def _quiet() -> None:
+    """Silence what Lightning says about training loops that are not ours."""
+    import logging
+
+    for name in ("lightning.pytorch", "lightning.fabric"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", module="lightning")
+    warnings.filterwarnings("ignore", message=".*does not have many workers.*")
+
+
+def _long_enough(cfg: DictConfig, done: dict[str, Any]) -> bool:
+    """Whether a finished run has come to the length that is asked for."""
+    episodes = cfg.trainer.max_episodes
+    enough = episodes is not None and done["episodes"] >= episodes
+    return enough or done["env_steps"] >= cfg.trainer.max_env_steps
+
+
+def train(cfg: DictConfig) -> Any:
+    """Train one run and return its objective, a number or a pair, for a search.
+
+    Raises:
+        UserError: a mistake in the configuration.
+        SystemExit: 128 + the signal's number after a signal, when the run is saved.
+    """
+    started = time.perf_counter()
+    _quiet()
+    output_dir = Path(cfg.paths.output_dir)
+    multirun = HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN
+    run_dir, resuming = resolve_run_dir(cfg, output_dir, multirun)
+    done = read_summary(run_dir)
+    if done and done["status"] == "finished" and _long_enough(cfg, done):
+        print(f"finished already: {run_dir}")
+        return objective_value(cfg, done)
+    if cfg.trainer.accelerator == "gpu" and not torch.cuda.is_available():
+        raise UserError("trainer.accelerator=gpu: torch finds no GPU here; use cpu or auto")
+    gc.collect()  # a run before this one: its parts hold each other, and with them its memory
+    reset_peak_rss()
+    run = Run(cfg, run_dir)
+    lock = lock_run(run_dir)
+    torch.set_num_threads(cfg.trainer.threads or useful_threads(run.stream.env.spec))
+    print(f"run directory: {run_dir}")
+    print(preflight(run.stream.memory), flush=True)
+    run.restore()
+    write_config(cfg, run_dir)
+    (run_dir / "summary.json").unlink(missing_ok=True)  # of the segment that is gone on with
+    if resuming:
+        print(f"resumed at {run.stream.env_steps:,} env steps", flush=True)
+    status, error = "failed", None
+    try:
+        status = run.fit()
+    except BaseException as exc:
+        # A second signal, or one in the final evaluation; Lightning makes it a SystemExit.
+        if not (run.signals.received and isinstance(exc, KeyboardInterrupt | SystemExit)):
+            error = "".join(traceback.format_exception_only(exc)).strip()
+            raise
+        status = "interrupted"
+    finally:
+        summary = run.summary(status, error)
+        run.close(summary)
+        lock.close()
+    print(summary_table(summary))
+    print(f"total {time.perf_counter() - started:.1f} s")
+    if run.signals.received:
+        run.signals.pass_on()
+        print(f"go on with: python train.py resume={run_dir}")
+        sys.exit(128 + run.signals.received)
+    return objective_value(cfg, summary)

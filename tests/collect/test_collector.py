@@ -1,0 +1,344 @@
+"""The stream of batches: what it steps, stores, draws, cuts and restores."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import lightning
+import numpy as np
+import pytest
+import torch
+from tensordict import TensorDict
+
+from rlmem.callbacks.priorities import PriorityFeedback
+from rlmem.collect.collector import derive_seed
+from rlmem.collect.module import EnvStepDataModule, TrainerSteps
+from rlmem.config import compose
+from rlmem.envs import make_env
+from rlmem.memories import (
+    FrameStorage,
+    PrioritizedSampler,
+    ReplayMemory,
+    RingWriter,
+    UniformSampler,
+)
+from rlmem.memories.base.serialize import load_state, save_state
+from rlmem.runs import build
+from tests.collect.helpers import REWARD, BlockLog, ScriptedEnv, make_stream
+from tests.envs.helpers import atari_cfg, gym_cfg, minatar_cfg
+
+
+def ring(num_envs: int = 2, capacity: int = 200, sampler: Any = None) -> ReplayMemory:
+    storage = FrameStorage(capacity, (4,), np.float32, num_envs=num_envs)
+    return ReplayMemory(storage, sampler or UniformSampler(), RingWriter(), seed=0)
+
+
+def test_iterating_has_no_effect_before_the_first_next() -> None:
+    env, memory = ScriptedEnv(5, 7), ring()
+    iter(make_stream(env, memory))
+    assert (env.resets, env.steps, memory.transitions_seen) == (0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("max_env_steps", "vector_steps", "batches"), [(100, 1, 50), (100, 5, 10), (99, 5, 10)]
+)
+def test_the_length_is_the_number_of_batches_left(
+    max_env_steps: int, vector_steps: int, batches: int
+) -> None:
+    changes = {"max_env_steps": max_env_steps, "vector_steps": vector_steps}
+    stream = make_stream(ScriptedEnv(5, 7), ring(), **changes)
+    assert len(stream) == batches
+    next(stream)
+    assert len(stream) == batches - 1
+    assert len(list(stream)) == batches - 1
+    assert len(stream) == 0
+
+
+def test_each_batch_steps_all_envs_vector_steps_times() -> None:
+    env = ScriptedEnv(5, 7)
+    stream = make_stream(env, ring(), vector_steps=3)
+    for batches in (1, 2, 3):
+        next(stream)
+        assert stream.env_steps == 6 * batches
+        assert env.steps == 3 * batches
+        assert stream.frames == 4 * stream.env_steps
+        assert stream.memory.transitions_seen == stream.env_steps
+
+
+def test_batches_are_empty_until_learning_starts() -> None:
+    stream = make_stream(ScriptedEnv(5, 7), ring(), learning_starts=20, updates=3)
+    shapes = [tuple(batch.shape) for batch in stream]
+    assert shapes == [(0, 8)] * 9 + [(3, 8)] * 41
+
+
+def test_batches_are_empty_while_the_memory_cannot_be_sampled() -> None:
+    stream = make_stream(ScriptedEnv(5, 7), BlockLog())
+    assert next(stream).shape == (0, 8)
+
+
+@pytest.mark.parametrize(("rounds", "steps"), [(1, [1] * 50), (8, [8] * 6 + [2]), (99, [50])])
+def test_a_trainer_step_has_so_many_rounds(rounds: int, steps: list[int]) -> None:
+    stream = make_stream(ScriptedEnv(5, 7), ring())
+    trainer_steps = TrainerSteps(stream, rounds, [])
+    assert len(trainer_steps) == len(steps)
+    assert [len(list(step)) for step in trainer_steps] == steps
+    assert len(trainer_steps) == 0
+
+
+def test_a_round_is_played_when_it_is_asked_for() -> None:
+    stream = make_stream(ScriptedEnv(5, 7), ring())
+    for step in TrainerSteps(stream, 5, []):
+        before = stream.env_steps
+        for number, _ in enumerate(step, start=1):
+            assert stream.env_steps == before + 2 * number
+
+
+def test_a_requested_stop_ends_the_run_after_a_whole_trainer_step() -> None:
+    stream = make_stream(ScriptedEnv(5, 7), ring())
+    steps = TrainerSteps(stream, 5, [])
+    for _ in next(steps):
+        stream.stop_requested = True
+    assert stream.env_steps == 10
+    assert list(steps) == []
+
+
+@pytest.mark.parametrize("lower", [True, False])
+def test_only_learning_is_done_in_the_trainers_precision(lower: bool) -> None:
+    stream = make_stream(ScriptedEnv(5, 7), ring())
+    seen: list[bool] = []
+    policy = stream.policy
+
+    def noted(*args: Any) -> np.ndarray:
+        seen.append(torch.is_autocast_enabled("cpu"))
+        return policy(*args)
+
+    stream.policy = noted
+    with torch.autocast("cpu", torch.bfloat16, enabled=lower):
+        for _ in next(TrainerSteps(stream, 3, [])):
+            assert torch.is_autocast_enabled("cpu") == lower
+    assert seen == [False] * 3
+
+
+def test_a_block_is_time_major_and_follows_the_environments() -> None:
+    log, env = BlockLog(), ScriptedEnv(3, 4)
+    list(make_stream(env, log, vector_steps=5, max_env_steps=20))
+    observation, following = log.column("observation"), log.column("next", "observation")
+    assert log.column("env_id").tolist() == [0, 1] * 10
+    assert observation[:, 1].tolist() == [0, 1] * 10
+    assert observation[::2, 3].tolist() == [0, 1, 2, 0, 1, 2, 0, 1, 2, 0]
+    assert following[::2, 3].tolist() == [1, 2, 3, 1, 2, 3, 1, 2, 3, 1]
+    assert following[:, 2].tolist() == observation[:, 2].tolist()  # of the same episode
+    terminated = log.column("next", "terminated")[:, 0]
+    assert terminated[::2].tolist() == [False, False, True] * 3 + [False]
+    assert log.column("action").tolist() == np.concatenate(env.actions).tolist()
+
+
+def test_re_seeding_ends_the_running_episodes_as_truncated_at_their_true_next_frame() -> None:
+    log = BlockLog()
+    stream = make_stream(ScriptedEnv(100, 5), log, reseed_every=10, max_env_steps=40)
+    list(stream)
+    observation, following = log.column("observation"), log.column("next", "observation")
+    truncated = log.column("next", "truncated")[:, 0]
+    # Env 0 runs on and is cut; env 1's episode has just ended by itself.
+    assert truncated[::2].tolist() == [False, False, False, False, True] * 4
+    assert not truncated[1::2].any()
+    assert (
+        log.column("next", "terminated")[1::2, 0].tolist()
+        == [False] * 4 + [True] + ([False] * 4 + [True]) * 3
+    )
+    assert following[::2, 3].tolist() == [1, 2, 3, 4, 5] * 4
+    assert observation[::2, 3].tolist() == [0, 1, 2, 3, 4] * 4
+    assert len(set(observation[:, 0])) == 4  # another seed each time
+    assert (observation[:, 0] == following[:, 0]).all()
+
+
+def test_the_seeds_are_those_of_the_run_and_the_env_steps() -> None:
+    logs = [BlockLog(), BlockLog(), BlockLog()]
+    for log, seed in zip(logs, (0, 0, 1), strict=True):
+        list(make_stream(ScriptedEnv(9, 9), log, seed=seed, reseed_every=20))
+    first, again, other = (log.column("observation")[:, 0] for log in logs)
+    np.testing.assert_array_equal(first, again)
+    assert not set(first) & set(other)
+
+
+@pytest.mark.parametrize(
+    ("rounds", "ends"),
+    [(1, [10, 20, 30, 40]), (3, [12, 24, 30, 40]), (5, [10, 20, 30, 40]), (99, [40])],
+)
+def test_crossed_says_once_when_a_multiple_of_an_interval_is_reached(
+    rounds: int, ends: list[int]
+) -> None:
+    stream = make_stream(ScriptedEnv(100, 100), ring(), max_env_steps=40)
+    found = []
+    for step in TrainerSteps(stream, rounds, []):
+        list(step)
+        if stream.crossed(10):
+            found.append(stream.env_steps)
+    assert found == ends
+
+
+@pytest.mark.parametrize(("clip", "stored"), [(True, 1.0), (False, REWARD)])
+def test_rewards_are_clipped_in_the_memory_only(clip: bool, stored: float) -> None:
+    log = BlockLog()
+    stream = make_stream(ScriptedEnv(4, 4), log, reward_clip=clip)
+    list(stream)
+    assert (log.column("next", "reward") == stored).all()
+    assert {e.episode_return for e in stream.finished_episodes()} == {4 * REWARD}
+
+
+@pytest.mark.parametrize("clip", [True, False])
+def test_the_terminal_reward_is_what_is_stored_of_a_step_that_terminates(clip: bool) -> None:
+    log = BlockLog()
+    stream = make_stream(ScriptedEnv(4, 5), log, reward_clip=clip, terminal_reward=-10.0)
+    list(stream)
+    reward, done = log.column("next", "reward"), log.column("next", "terminated")
+    assert reward.dtype == np.float32
+    assert (reward[done] == -10).all()
+    assert (reward[~done] == (1.0 if clip else REWARD)).all()
+    assert {e.episode_return for e in stream.finished_episodes()} == {4 * REWARD, 5 * REWARD}
+
+
+def test_a_cut_for_a_new_seed_is_no_termination() -> None:
+    log = BlockLog()
+    list(make_stream(ScriptedEnv(70), log, terminal_reward=-10.0, reseed_every=30))
+    ends = log.column("next", "truncated") & ~log.column("next", "terminated")
+    assert ends.any()
+    assert (log.column("next", "reward")[ends] == REWARD).all()
+
+
+def test_a_number_of_episodes_ends_the_run() -> None:
+    stream = make_stream(ScriptedEnv(5, 7), ring(), max_episodes=4)
+    assert len(stream) == 50  # at most
+    list(stream)
+    assert stream.over
+    assert len(stream) == 0
+    assert (stream.episodes.count, stream.env_steps) == (4, 28)  # 5, 7, 10 and 14 steps of two envs
+
+
+def test_the_env_steps_end_a_run_whose_episodes_do_not() -> None:
+    stream = make_stream(ScriptedEnv(5, 7), ring(), max_episodes=1000)
+    assert len(list(stream)) == 50
+
+
+def test_the_sampler_is_annealed_by_env_steps() -> None:
+    sampler = PrioritizedSampler(200, beta_start=0.0, beta_end=1.0, beta_steps=100)
+    for _ in make_stream(ScriptedEnv(5, 7), stream_memory := ring(sampler=sampler)):
+        assert sampler.beta == pytest.approx(stream_memory.transitions_seen / 100)
+
+
+@pytest.mark.parametrize("rounds", [1, 8])
+def test_priorities_are_written_before_the_next_draw(rounds: int, tmp_path: Path) -> None:
+    overrides = ["memory=per", "agent.learning_starts=64", "trainer.max_env_steps=100"]
+    overrides += ["agent.batch_size=64", "agent.train_every=1", "agent.updates_per_step=1"]
+    cfg = compose("train", overrides)
+    env = build.build_env(cfg)
+    agent, memory = build.build_agent(cfg, env.spec), build.build_memory(cfg, env.spec)
+    stream = build.build_stream(cfg, env, memory, agent)
+    events: list[Any] = []
+    sample, update = memory.sample, memory.update_priority
+
+    def logged_sample(*args: Any) -> TensorDict:
+        events.append(("draw", sample(*args)))
+        return events[-1][1]
+
+    def logged_update(index: torch.Tensor, td_error: torch.Tensor) -> None:
+        events.append(("write", index))
+        update(index, td_error)
+
+    memory.sample, memory.update_priority = logged_sample, logged_update
+    trainer = lightning.Trainer(
+        accelerator="cpu",
+        max_epochs=1,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        default_root_dir=tmp_path,
+    )
+    trainer.fit(agent, datamodule=EnvStepDataModule(stream, rounds, [PriorityFeedback(memory)]))
+    assert [name for name, _ in events] == ["draw", "write"] * 37
+    for (_, batch), (_, index) in zip(events[::2], events[1::2], strict=True):
+        assert torch.equal(batch["index"], index)
+
+
+ENVS: dict[str, Callable] = {
+    "cartpole": lambda: make_env(gym_cfg(), 2),
+    "pendulum": lambda: make_env(gym_cfg("Pendulum-v1", 30), 2),
+    "minatar": lambda: make_env(minatar_cfg("breakout"), 2),
+    "atari": lambda: make_env(atari_cfg("pong"), 2),
+}
+
+
+def assert_same_blocks(left: list[dict[str, Any]], right: list[dict[str, Any]]) -> None:
+    assert len(left) == len(right) > 0
+    for a, b in zip(left, right, strict=True):
+        for name in ("observation", "action", "env_id"):
+            np.testing.assert_array_equal(a[name], b[name])
+        for name in a["next"]:
+            np.testing.assert_array_equal(a["next"][name], b["next"][name])
+
+
+@pytest.mark.parametrize("name", ENVS)
+@pytest.mark.parametrize("cut", [60, 100, 130])
+def test_a_loaded_stream_goes_on_as_the_saved_one(name: str, cut: int, tmp_path: Path) -> None:
+    """Cuts between two seedings, at one, and after the first."""
+    log, other_log = BlockLog(), BlockLog()
+    changes = {"max_env_steps": 260, "vector_steps": 1, "reseed_every": 100}
+    stream = make_stream(ENVS[name](), log, **changes)
+    while stream.env_steps < cut:
+        next(stream)
+    save_state(tmp_path, stream.state_dict())
+    log.blocks.clear()
+    stream.finished_episodes()
+    other = make_stream(ENVS[name](), other_log, **changes)
+    other.load_state_dict(load_state(tmp_path))
+    assert len(other) == len(stream)
+    list(stream)
+    list(other)
+    assert_same_blocks(log.blocks, other_log.blocks)
+    assert stream.finished_episodes() == other.finished_episodes()
+    assert list(stream.episodes.recent_returns) == list(other.episodes.recent_returns)
+    for each in (stream, other):
+        each.env.close()
+
+
+def test_continuous_actions_are_kept_as_they_were_played(tmp_path: Path) -> None:
+    log = BlockLog()
+    stream = make_stream(ENVS["pendulum"](), log, vector_steps=3)
+    for _ in range(4):
+        next(stream)
+    played = log.column("action")
+    assert (played.shape, played.dtype) == ((24, 1), np.float32)
+    save_state(tmp_path, stream.state_dict())
+    np.testing.assert_array_equal(load_state(tmp_path)["actions"].reshape(24, 1), played)
+
+
+def test_a_state_of_another_number_of_envs_is_refused(tmp_path: Path) -> None:
+    stream = make_stream(ScriptedEnv(5, 7), ring())
+    next(stream)
+    with pytest.raises(ValueError, match="the saved run had 2 environments, this one 3"):
+        make_stream(ScriptedEnv(5, 7, 9), ring(3)).load_state_dict(stream.state_dict())
+
+
+def test_a_seed_depends_on_every_part() -> None:
+    seeds = [derive_seed(*parts) for parts in ((0, 1), (1, 0), (0, 1, 2), (0, 2), (7,))]
+    assert len(set(seeds)) == len(seeds)
+    assert all(0 <= seed < 2**31 for seed in seeds)
+    assert derive_seed(0, 1) == derive_seed(0, 1)
+
+
+@pytest.mark.parametrize(("device", "moved"), [("cpu", 0), ("cuda", 4)])
+def test_the_data_module_moves_batches_to_the_trainers_device(
+    device: str, moved: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = EnvStepDataModule(make_stream(ScriptedEnv(5, 7), ring()), 4)
+    step = module.transfer_batch_to_device(next(module.train_dataloader()), torch.device(device), 0)
+    asked: list[torch.device] = []
+
+    def to(batch: TensorDict, where: torch.device, *, non_blocking: bool) -> TensorDict:
+        asked.append(where)
+        return batch
+
+    monkeypatch.setattr(TensorDict, "to", to)
+    assert len(list(step)) == 4
+    assert asked == [torch.device(device)] * moved

@@ -1,0 +1,70 @@
+"""Scoring a policy on whole episodes."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rlmem.collect.rollout import EvaluationResult, Video, evaluate_policy, evaluation_envs
+from rlmem.envs import make_env
+from tests.collect.helpers import REWARD, ScriptedEnv, policy
+from tests.envs.helpers import gym_cfg
+
+
+def test_each_env_plays_its_share_so_that_long_episodes_count_as_well() -> None:
+    result = evaluate_policy(ScriptedEnv(2, 50), policy, episodes=5, epsilon=0.0, seed=0)
+    assert sorted(result.lengths) == [2, 2, 2, 50, 50]
+
+
+def test_a_return_is_the_sum_of_unclipped_rewards() -> None:
+    result = evaluate_policy(ScriptedEnv(4, 6), policy, episodes=2, epsilon=0.0, seed=0)
+    assert result.returns == [4 * REWARD, 6 * REWARD]
+
+
+def test_mean_and_deviation_are_over_the_episodes() -> None:
+    result = EvaluationResult([1.0, 2.0, 6.0], [1, 1, 1])
+    assert result.mean == 3.0
+    assert result.std == pytest.approx(np.std([1, 2, 6]))
+
+
+def test_the_first_episode_of_env_0_is_filmed() -> None:
+    pictures: list[np.ndarray] = []
+    evaluate_policy(
+        ScriptedEnv(3, 9), policy, episodes=4, epsilon=0.0, seed=0, on_frame=pictures.append
+    )
+    assert [int(picture[0, 0, 0]) for picture in pictures] == [0, 1, 2]
+
+
+def test_the_policy_is_asked_with_the_given_epsilon() -> None:
+    asked = set()
+
+    def spy(observation: np.ndarray, epsilon: float, rng: np.random.Generator) -> np.ndarray:
+        asked.add(epsilon)
+        return policy(observation, epsilon, rng)
+
+    evaluate_policy(ScriptedEnv(3), spy, episodes=2, epsilon=0.125, seed=0)
+    assert asked == {0.125}
+
+
+def test_a_seed_decides_the_scores() -> None:
+    env = make_env(gym_cfg(), 2)
+    a, b, c = (
+        evaluate_policy(env, policy, episodes=4, epsilon=0.5, seed=seed).returns
+        for seed in (1, 1, 2)
+    )
+    assert a == b != c
+
+
+@pytest.mark.parametrize(("episodes", "envs"), [(1, 1), (5, 5), (20, 8)])
+def test_at_most_eight_envs_play(episodes: int, envs: int) -> None:
+    assert evaluation_envs(episodes) == envs
+
+
+def test_a_video_is_written_enlarged_by_whole_factors(tmp_path: Path) -> None:
+    imageio = pytest.importorskip("imageio.v2")
+    pytest.importorskip("imageio_ffmpeg")
+    video = Video(tmp_path / "videos" / "a.mp4", fps=10)
+    for _ in range(5):
+        video.append(np.zeros((210, 160, 3), np.uint8))
+    video.close()
+    assert imageio.mimread(tmp_path / "videos" / "a.mp4")[0].shape == (420, 320, 3)

@@ -1,0 +1,105 @@
+"""What may follow what: no edge joins two episodes, but for those of the released variant."""
+
+import numpy as np
+import pytest
+import torch
+
+from rlmem.memories import GWRWriter, Identity, MapStorage
+from tests.memories.gwr.maps import part, vector_map, walk_block, write
+
+
+def numbered_block(rows, num_envs, seed=1):
+    """A walk whose first coordinate is the number of the episode, of no two envs the same."""
+    block = walk_block(np.random.default_rng(seed), rows, num_envs, end=0.3, dims=2)
+    done = (block["next"]["terminated"] | block["next"]["truncated"])[:, 0]
+    for env in range(num_envs):
+        mine = block["env_id"] == env
+        before = np.concatenate([[False], done[mine][:-1]])
+        number = num_envs * np.cumsum(before) + env
+        block["observation"][mine, 0] = block["next"]["observation"][mine, 0] = number
+    return block, done
+
+
+@pytest.mark.parametrize("num_envs", [1, 2, 3])
+@pytest.mark.parametrize("n_step", [1, 3])
+@pytest.mark.parametrize(
+    "variant",
+    [{}, {"links": False}, {"prototype": "exemplar"}, {"contexts": 2}],
+    ids=["plain", "no links", "exemplar", "contexts"],
+)
+def test_no_edge_joins_two_episodes(num_envs, n_step, variant):
+    block, done = numbered_block(400, num_envs)
+    storage, writer = vector_map(1.0, dims=2, num_envs=num_envs, n_step=n_step, **variant)
+    index = write(writer, block, size=37)
+    sample = storage.get(storage.live_edges())
+    assert torch.equal(sample["observation"][:, 0], sample["next", "observation"][:, 0])
+    waiting = int(writer._streams.waiting.sum())
+    assert storage.transitions_represented == 400 - waiting
+    if n_step == 1:
+        assert (index >= 0).all()
+        following = block["next"]
+        each = storage.get(index)
+        for name in ("terminated", "truncated"):
+            assert np.array_equal(each["next", name], following[name])
+        assert int(sample["next", "done"].sum()) == int(done.sum())
+
+
+@pytest.mark.parametrize("num_envs", [1, 2, 3])
+def test_no_edge_joins_two_episodes_where_nodes_are_evicted_and_merged(num_envs):
+    block, _ = numbered_block(600, num_envs)
+    block["observation"][:, 0] *= 100  # episodes lie apart: what merges is of one episode
+    block["next"]["observation"][:, 0] *= 100
+    options = {"eps_b": 0.0, "eps_n": 0.0, "max_age": 2, "evict": True, "capacity": 30}
+    storage, writer = vector_map(0.9, dims=2, num_envs=num_envs, **options)
+    write(writer, block, size=23)
+    assert storage.arrays.book[10] > 600 > storage.transitions_represented
+    sample = storage.get(storage.live_edges())
+    assert len(sample) > 10
+    assert torch.equal(sample["observation"][:, 0], sample["next", "observation"][:, 0])
+
+
+def test_joined_episodes_are_those_of_the_released_code() -> None:
+    """Five rows by hand: a termination after two, a time limit after two more."""
+    x = np.arange(8, dtype=np.float32)[:, None]  # s0 s1 s2 | r0 r1 r2 | q0 q1
+    first, following = x[[0, 1, 3, 4, 6]], x[[1, 2, 4, 5, 7]]
+    flags = {"terminated": [0, 1, 0, 0, 0], "truncated": [0, 0, 0, 1, 0]}
+    block = {"observation": first, "action": np.array([1, 1, 1, 1, 1])}
+    block["next"] = {"observation": following, "reward": np.full((5, 1), 2.0, np.float32)}
+    block["next"] |= {k: np.array(v, bool)[:, None] for k, v in flags.items()}
+    storage = MapStorage(20, (1,), np.float32, None, num_actions=2, node_terminals=True)
+    writer = GWRWriter(
+        1.0, 1.0, stack=1, num_envs=1, embedding=Identity((1,)), links=False, joined=True
+    )
+    writer.register_storage(storage)
+    index = writer.extend(block).numpy()
+    sample = storage.get(storage.live_edges())
+    edges = {
+        (source, target): (action, reward, terminated)
+        for source, target, action, reward, terminated in zip(
+            sample["observation"][:, 0].tolist(),
+            sample["next", "observation"][:, 0].tolist(),
+            sample["action"].tolist(),
+            sample["next", "reward"][:, 0].tolist(),
+            sample["next", "terminated"][:, 0].tolist(),
+            strict=True,
+        )
+    }
+    assert edges == {
+        (0, 1): (1, 2.0, False),
+        (1, 2): (1, 2.0, True),
+        (3, 4): (1, 2.0, False),
+        (4, 5): (1, 2.0, False),
+        (5, 6): (0, 0.0, False),  # over the time limit
+        (6, 7): (1, 2.0, False),
+    }
+    assert (index >= 0).all()
+    assert not sample["next", "truncated"].any()
+
+
+def test_contexts_go_on_over_resets_only_where_episodes_are_joined():
+    block, done = numbered_block(60, 1)
+    rows = slice(0, int(np.flatnonzero(done)[2]) + 1)  # ends with an episode
+    for joined in (False, True):
+        _, writer = vector_map(1.0, dims=2, contexts=4, joined=joined)
+        write(writer, part(block, rows))
+        assert bool(writer._streams.contexts.any()) == joined

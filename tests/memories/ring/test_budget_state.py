@@ -1,0 +1,87 @@
+"""Memories under a budget, saved and loaded."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from rlmem.memories.ring.ring import RingStorage
+from tests.memories.helpers import RandomEnvs
+from tests.memories.ring.test_budget import FRAME, KINDS, held, limited
+from tests.memories.ring.test_ring_storages import make
+
+
+@pytest.mark.parametrize("cut", [80, 250, 290])
+@pytest.mark.parametrize("kind", [*KINDS, "map", "exemplars"])
+def test_a_loaded_memory_evicts_what_the_saved_one_does(
+    kind: str, cut: int, tmp_path: Path
+) -> None:
+    # The rings and their holes fill up, empty and fill again as frames compress well or badly.
+    maps = ["memory.prototype=exemplar"] if kind == "exemplars" else []
+    which = "map" if kind in ("map", "exemplars") else kind
+    budget = 800_000 if kind == "exemplars" else 400_000
+    memories = [limited(budget, which, more=maps) for _ in range(2)]
+    rng = np.random.default_rng(0)
+    most = 0
+    for number in range(400):
+        change = (0.05, 0.5, 0.02, 0.2)[number // 100]
+        block = RandomEnvs(rng, FRAME, np.uint8, 2, 0.02, change).block(20)
+        for memory in memories:
+            memory.extend(block)
+        drawn = [memory.sample(8) for memory in memories]
+        assert torch.equal(drawn[0]["index"], drawn[1]["index"])
+        assert torch.equal(drawn[0]["observation"], drawn[1]["observation"])
+        assert held(memories[0]) == held(memories[1])
+        most = max(most, held(memories[0]))
+        if number == cut:
+            memories[1].save(tmp_path)
+            memories[1] = limited(budget, which, more=maps)
+            memories[1].load(tmp_path)
+            memories[1].check_valid()
+    assert most > 0.9 * budget
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_saved_memory_goes_on_within_its_budget(kind: str, tmp_path: Any) -> None:
+    memory, other = limited(300_000, kind, "per"), limited(300_000, kind, "per")
+    envs = RandomEnvs(np.random.default_rng(0), FRAME, np.uint8, 2, 0.02, 0.3)
+    for _ in range(40):
+        memory.extend(envs.block(40))
+    memory.save(tmp_path)
+    other.load(tmp_path)
+    assert len(other) == len(memory)
+    assert torch.equal(memory.sample(32)["observation"], other.sample(32)["observation"])
+    for _ in range(40):
+        other.extend(envs.block(40))
+    other.check_valid()
+    assert held(other) <= 300_000
+
+
+def filled(kind: str, budget: int) -> RingStorage:
+    storage = make(kind, 10_000, FRAME, stack=2, budget=budget)
+    envs = RandomEnvs(np.random.default_rng(0), FRAME, np.uint8, 1, 0.02)
+    for _ in range(30):
+        storage.append(envs.block(40))
+    return storage
+
+
+@pytest.mark.parametrize("kind", ["dense", "frames"])
+def test_a_state_that_cannot_shrink_to_the_budget_is_refused(kind: str) -> None:
+    with pytest.raises(ValueError, match=r"cannot shrink to memory\.budget=200000"):
+        make(kind, 10_000, FRAME, stack=2, budget=200_000).load_state_dict(
+            filled(kind, 400_000).state_dict()
+        )
+
+
+def test_a_compressed_state_shrinks_to_the_budget() -> None:
+    larger, smaller = filled("compressed", 400_000), filled("compressed", 200_000)
+    smaller.load_state_dict(larger.state_dict())
+    smaller.check_valid()
+    assert smaller.nbytes <= 200_000
+    newest = larger.locate(torch.arange(len(larger)))[-len(smaller) :]
+    expected = larger.get(newest)["observation"]
+    own = smaller.get(smaller.locate(torch.arange(len(smaller))))["observation"]
+    assert len(smaller) > 200
+    assert torch.equal(own, expected)

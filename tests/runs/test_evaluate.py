@@ -1,0 +1,111 @@
+"""Scoring a run's checkpoint."""
+
+import csv
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rlmem.config import compose
+from rlmem.errors import UserError
+from rlmem.runs.evaluate import evaluate
+
+
+@pytest.fixture
+def run_dir(finished_run: Path, tmp_path: Path) -> Path:
+    """A copy of the finished run, to be written into."""
+    return Path(shutil.copytree(finished_run, tmp_path / "run"))
+
+
+def scored(run_dir: Path, *overrides: str) -> tuple[dict, list[dict[str, str]]]:
+    """The summary and the rows that an evaluation leaves."""
+    evaluate(compose("evaluate", [f"run={run_dir}", "episodes=3", *overrides]))
+    out = run_dir / "evaluation"
+    with (out / "evaluations.csv").open(newline="") as file:
+        return json.loads((out / "summary.json").read_text()), list(csv.DictReader(file))
+
+
+def test_a_checkpoint_is_scored_over_whole_episodes(run_dir: Path) -> None:
+    summary, rows = scored(run_dir)
+    assert list(rows[0]) == ["env_steps", "episode", "return", "length"]
+    assert [(row["env_steps"], row["episode"]) for row in rows] == [
+        ("300", str(episode)) for episode in (1, 2, 3)
+    ]
+    returns = [float(row["return"]) for row in rows]
+    assert summary["return_mean"] == pytest.approx(np.mean(returns))
+    assert summary["return_std"] == pytest.approx(np.std(returns))
+    assert summary["human_normalized_score"] is None
+    assert summary["epsilon"] == 0.001
+
+
+def test_a_seed_decides_the_score(run_dir: Path) -> None:
+    settings = ["episodes=6", "epsilon=0.5"]
+    first, again, other = (
+        [row["return"] for row in scored(run_dir, *settings, f"seed={seed}")[1]]
+        for seed in (1, 1, 2)
+    )
+    assert first == again != other
+
+
+def test_the_best_model_is_scored_at_its_own_env_steps(run_dir: Path) -> None:
+    import torch
+
+    best = torch.load(run_dir / "checkpoints/best.ckpt", weights_only=True)
+    summary, _ = scored(run_dir, "checkpoint=best")
+    assert summary["env_steps"] == best["env_steps"]
+    assert summary["checkpoint"] == "best"
+
+
+def test_the_runs_own_files_stay_as_they_are(run_dir: Path) -> None:
+    names = ["summary.json", "evaluations.csv", "episodes.csv", "config.yaml"]
+    before = [(run_dir / name).read_bytes() for name in names]
+    scored(run_dir)
+    assert [(run_dir / name).read_bytes() for name in names] == before
+
+
+@pytest.mark.slow
+def test_a_video_of_the_first_episode_is_left(run_dir: Path) -> None:
+    imageio = pytest.importorskip("imageio.v2")
+    pytest.importorskip("imageio_ffmpeg")
+    _, rows = scored(run_dir, "video=true")
+    (video,) = (run_dir / "evaluation").glob("*.mp4")
+    assert video.name == "last_000000300.mp4"
+    frames = len(imageio.mimread(video))
+    assert frames == pytest.approx(int(rows[0]["length"]), abs=1)
+
+
+def test_a_directory_without_a_run_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no run there"):
+        scored(tmp_path)
+
+
+def test_a_run_without_a_checkpoint_is_one_line(run_dir: Path) -> None:
+    shutil.rmtree(run_dir / "checkpoints")
+    with pytest.raises(UserError, match="it has no checkpoint yet"):
+        scored(run_dir)
+
+
+def test_a_run_without_a_best_model_is_one_line(run_dir: Path) -> None:
+    (run_dir / "checkpoints/best.ckpt").unlink()
+    with pytest.raises(UserError, match="use checkpoint=last"):
+        scored(run_dir, "checkpoint=best")
+
+
+@pytest.mark.parametrize(
+    ("name", "checkpoint"), [("last/model.safetensors", "last"), ("best.ckpt", "best")]
+)
+def test_a_damaged_model_is_one_line(run_dir: Path, name: str, checkpoint: str) -> None:
+    file = run_dir / "checkpoints" / name
+    file.write_bytes(file.read_bytes()[:500])
+    with pytest.raises(UserError) as error:
+        scored(run_dir, f"checkpoint={checkpoint}")
+    assert "\n" not in str(error.value)
+
+
+def test_runs_are_drawn_together(run_dir: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    overrides = ["mode=plot", f"runs=['{run_dir}']", f"out='{tmp_path}/a.png'"]
+    evaluate(compose("evaluate", overrides))
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")

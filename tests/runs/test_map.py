@@ -1,0 +1,160 @@
+"""What `mode=map` leaves of a run, and what it says where there is no map."""
+
+import csv
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("matplotlib")
+
+from rlmem.collect.rollout import evaluate_policy
+from rlmem.config import compose
+from rlmem.envs import make_env
+from rlmem.errors import UserError
+from rlmem.memories import GWRWriter, Identity, MapStorage, ReplayMemory, VisitSampler
+from rlmem.memories.gwr.metric import MapMetric
+from rlmem.runs.evaluate import evaluate
+from rlmem.runs.map import measure_fit
+from tests.memories.helpers import vector_block
+from tests.runs.helpers import TINY_ATARI, TINY_GWR, run, signal_at
+
+KEEP = "checkpoint.keep_memory_when_finished=true"
+
+
+@pytest.fixture(scope="module")
+def map_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of CartPole with a map with contexts. Read it, do not write."""
+    folder = tmp_path_factory.mktemp("map") / "run"
+    run(folder, *TINY_GWR, "memory.contexts=2", KEEP)
+    return folder
+
+
+@pytest.fixture
+def run_dir(map_run: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(map_run, tmp_path / "run"))
+
+
+def drawn(run_dir: Path, *overrides: str) -> dict[str, float]:
+    """The table that is left."""
+    evaluate(compose("evaluate", ["mode=map", f"run='{run_dir}'", "episodes=3", *overrides]))
+    with (run_dir / "map" / "table.csv").open(newline="") as file:
+        return {row["quantity"]: float(row["value"]) for row in csv.DictReader(file)}
+
+
+@pytest.mark.slow
+def test_pictures_table_and_nodes_are_left(
+    run_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = drawn(run_dir)
+    assert {p.name for p in (run_dir / "map").iterdir()} == {
+        *("map.png", "map.svg", "table.csv", "nodes.csv")
+    }
+    summary = json.loads((run_dir / "summary.json").read_text())
+    assert table["nodes"] == summary["memory_entries"]
+    assert table["bytes"] == summary["memory_bytes"]
+    components = {k.removeprefix("bytes_"): v for k, v in table.items() if k.startswith("bytes_")}
+    assert components == summary["memory_components"]
+    with (run_dir / "map" / "nodes.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == table["nodes"]
+    assert sum(int(row["out_degree"]) for row in rows) == table["temporal_edges"]
+    assert sum(int(row["merges"]) for row in rows) / len(rows) == table["merges_per_node_mean"]
+    assert 0 <= table["coverage"] <= 1
+    shown = capsys.readouterr().out
+    assert "quantisation error" in shown
+    assert "visited by the random policy" in shown
+
+
+@pytest.mark.slow
+def test_a_seed_decides_the_figures(run_dir: Path) -> None:
+    settings = ["episodes=9", "epsilon=0.5"]
+    first, again, other = (drawn(run_dir, *settings, f"seed={seed}") for seed in (1, 1, 2))
+    assert first == again
+    assert first != other
+
+
+@pytest.mark.slow
+def test_another_folder_can_be_named(run_dir: Path, tmp_path: Path) -> None:
+    evaluate(
+        compose(
+            "evaluate", ["mode=map", f"run='{run_dir}'", "episodes=1", f"out='{tmp_path}/mine'"]
+        )
+    )
+    assert (tmp_path / "mine" / "map.svg").exists()
+    assert not (run_dir / "map").exists()
+
+
+@pytest.mark.slow
+def test_a_map_of_pixels_has_a_contact_sheet(tmp_path: Path) -> None:
+    atari = ["env=pong", "memory=gwr", "memory.metric.scale_samples=50", "memory.capacity=300"]
+    run(tmp_path, *TINY_ATARI, *atari, KEEP)
+    drawn(tmp_path, "episodes=1")
+    assert (tmp_path / "map" / "prototypes.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.slow
+def test_a_finished_run_without_its_memory_is_one_line_that_says_how_to_keep_it(
+    tmp_path: Path,
+) -> None:
+    run(tmp_path, *TINY_GWR)
+    with pytest.raises(UserError, match="keep_memory_when_finished=true") as error:
+        drawn(tmp_path)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.slow
+def test_a_run_that_was_interrupted_is_drawn_as_it_was_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    signal_at(monkeypatch, 200)
+    with pytest.raises(SystemExit):
+        run(tmp_path, *TINY_GWR)
+    assert drawn(tmp_path, "episodes=1")["transitions_represented"] >= 199
+
+
+@pytest.mark.slow
+def test_a_memory_that_is_no_map_is_one_line(finished_run: Path) -> None:
+    with pytest.raises(UserError, match="its memory is per, which is no map"):
+        drawn(finished_run)
+
+
+def test_a_directory_without_a_run_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no run there"):
+        drawn(tmp_path)
+
+
+@pytest.mark.slow
+def test_a_damaged_memory_is_one_line(run_dir: Path) -> None:
+    (run_dir / "checkpoints/last/memory/storage/state.json").write_text("{")
+    with pytest.raises(UserError, match="cannot be loaded"):
+        drawn(run_dir)
+
+
+def test_every_observation_of_the_scored_episodes_is_measured_once() -> None:
+    """The lengths of the episodes, and for each its last observation; ends of episodes between."""
+    storage = MapStorage(500, (4,), np.float32, embedding_dims=4, contexts=1, num_actions=2)
+    writer = GWRWriter(0.9, 1.0, stack=1, num_envs=1, embedding=Identity((4,)))
+    memory = ReplayMemory(storage, VisitSampler(), writer, seed=0)
+    memory.extend(vector_block(50))
+    asked: list[list[np.ndarray]] = []
+
+    class Noting(MapMetric):
+        def match(self, episodes: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+            asked.append(episodes)
+            return super().match(episodes)
+
+    def random(observation: np.ndarray, epsilon: float, rng: np.random.Generator) -> np.ndarray:
+        return rng.integers(2, size=len(observation))
+
+    env = make_env(compose("train", ["env=cartpole"]).env, 2)
+    fit = measure_fit(Noting(storage, writer), env, random, 5, 1.0, 3, 0.9)
+    scored = evaluate_policy(env, random, episodes=5, epsilon=1.0, seed=3)
+    (episodes,) = asked
+    assert [len(e) - 1 for e in episodes] == scored.lengths
+    assert len(fit.distances) == sum(scored.lengths) + 5
+    for episode in episodes:  # an episode begins near the middle and ends beyond a limit
+        assert (np.abs(episode[0]) <= 0.05).all()
+        assert abs(episode[-1][2]) > 0.2 or abs(episode[-1][0]) > 2.4

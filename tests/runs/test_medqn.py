@@ -1,0 +1,33 @@
+"""MeDQN's experiments, seconds of each."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.runs.test_train import TINY_ATARI, run
+
+slow = pytest.mark.slow
+SMALL = ["trainer.max_env_steps=1100", "agent.learning_starts=1000"]
+
+
+@slow
+@pytest.mark.parametrize("name", ["mountain_car", "acrobot", "minatar"])
+@pytest.mark.parametrize("memory", ["medqn_u", "medqn_r", "uniform"])
+def test_the_published_settings_train_with_each_memory(
+    name: str, memory: str, tmp_path: Path
+) -> None:
+    given = [f"experiment=medqn_{name}", f"memory={memory}", *SMALL, "agent.train_every=2"]
+    if memory == "medqn_u":
+        given.append("memory.capacity=32")  # as it is unless the tests set another
+    summary = run(tmp_path, *given)
+    assert (summary["status"], summary["memory"]) == ("finished", memory)
+    assert summary["grad_steps"] == 51
+    assert summary["memory_entries"] == (32 if memory == "medqn_u" else 1100)
+    assert (summary["memory_components"].get("bounds", 0) > 0) == (memory == "medqn_u")
+
+
+@slow
+def test_a_small_real_memory_trains_on_a_game_of_atari(tmp_path: Path) -> None:
+    summary = run(tmp_path, "experiment=medqn_atari", *TINY_ATARI, "agent.train_every=4")
+    assert (summary["status"], summary["memory"]) == ("finished", "medqn_r")
+    assert summary["memory_entries"] <= 300

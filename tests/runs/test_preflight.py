@@ -1,0 +1,63 @@
+"""Will the memory fit? The arithmetic before a run."""
+
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import psutil
+import pytest
+
+from rlmem.memories import FrameStorage, ReplayMemory, RingWriter, UniformSampler
+from rlmem.runs import preflight as module
+from rlmem.runs.preflight import memory_limit, preflight
+
+GIB = 2**30
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """2 GiB, 1 of them available, without a cgroup; the file that a limit can be written to."""
+    usage = SimpleNamespace(total=2 * GIB, available=1 * GIB)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: usage)
+    monkeypatch.setattr(module, "CGROUP_LIMITS", (str(tmp_path / "max"),))
+    return tmp_path / "max"
+
+
+def frames(capacity: int) -> ReplayMemory:
+    storage = FrameStorage(capacity, (1, 84, 84), np.uint8, stack=4)
+    return ReplayMemory(storage, UniformSampler(), RingWriter(), seed=0)
+
+
+def test_the_limit_is_the_machines_memory(machine: Path) -> None:
+    assert memory_limit() == (2 * GIB, "the machine's memory")
+
+
+@pytest.mark.parametrize("text", ["max\n", f"{64 * GIB}\n"])
+def test_a_cgroup_without_a_lower_limit_does_not_count(machine: Path, text: str) -> None:
+    machine.write_text(text)
+    assert memory_limit() == (2 * GIB, "the machine's memory")
+
+
+def test_a_cgroups_limit_counts(machine: Path) -> None:
+    machine.write_text(f"{GIB // 2}\n")
+    assert memory_limit() == (GIB // 2, "the cgroup's limit")
+
+
+def test_a_memory_that_fits_is_one_line_with_its_bytes(machine: Path) -> None:
+    assert preflight(frames(100_000)) == (
+        "memory when full (100,000 transitions): 675.5 MiB, most of it frames; "
+        "the machine's memory: 2.0 GiB, 1.0 GiB available"
+    )
+
+
+@pytest.mark.parametrize("limit", [GIB // 2, 64 * GIB], ids=["cgroup", "available"])
+def test_a_memory_that_does_not_fit_is_warned_of_with_a_capacity_that_does(
+    machine: Path, limit: int
+) -> None:
+    machine.write_text(str(limit))
+    text = preflight(frames(300_000))
+    assert "WARNING: that is more than there is" in text
+    fits = int(re.search(r"memory\.capacity=(\d+)", text)[1])
+    assert fits > 40_000
+    assert "WARNING" not in preflight(frames(fits))

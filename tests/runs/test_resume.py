@@ -1,0 +1,332 @@
+"""Runs that are stopped go on as if they had not been."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rlmem.config import compose
+from rlmem.errors import UserError
+from rlmem.runs.resume import differences, lock_run, resolve_run_dir
+from rlmem.runs.train import train
+from tests.runs.helpers import (
+    TINY,
+    TINY_ATARI,
+    TINY_GWR,
+    assert_same_run,
+    rows_of,
+    run,
+    signal_at,
+    summary_of,
+)
+
+ROOT = Path(__file__).parents[2]
+KEEP = "checkpoint.keep_memory_when_finished=true"
+CARTPOLE = ["memory=per", "checkpoint.every=120", "evaluation.every=100", KEEP]
+PONG = [*TINY_ATARI, *TINY_GWR, "env=pong", "checkpoint.every=240", KEEP]
+PONG += ["trainer.max_env_steps=400", "log.every=40"]
+# Before any run; a shell without job control has SIGINT ignored for what runs in its background.
+HANDLERS = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+
+# The command line, with a SIGTERM to itself at 201 env steps: between two checkpoints.
+STOPPED = """
+import os, signal, sys
+from rlmem.collect.collector import EnvStepStream
+draw = EnvStepStream._draw
+def draw_or_stop(stream):
+    if stream.env_steps == 201:
+        os.kill(os.getpid(), signal.SIGTERM)
+    return draw(stream)
+EnvStepStream._draw = draw_or_stop
+from rlmem.cli import train_main
+train_main()
+"""
+
+# The same, with the SIGTERM in the evaluation after the last env step.
+STOPPED_LATE = """
+import os, signal
+from rlmem.callbacks.evaluation import Evaluation
+evaluate = Evaluation.evaluate
+def stop_and_evaluate(self, agent):
+    os.kill(os.getpid(), signal.SIGTERM)
+    return evaluate(self, agent)
+Evaluation.evaluate = stop_and_evaluate
+from rlmem.cli import train_main
+train_main()
+"""
+
+
+def stopped(monkeypatch: pytest.MonkeyPatch, env_steps: int, folder: Path, *overrides: str) -> None:
+    """A run that SIGTERM stops."""
+    with monkeypatch.context() as patch:
+        signal_at(patch, env_steps)
+        with pytest.raises(SystemExit) as end:
+            run(folder, *overrides)
+    assert end.value.code == 128 + signal.SIGTERM
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The uninterrupted run of CartPole with PER."""
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    run(folder, *CARTPOLE)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def interrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same run, stopped at 201 env steps. Copy it to go on with it."""
+    folder = tmp_path_factory.mktemp("interrupted") / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        stopped(patch, 201, folder, *CARTPOLE)
+    return folder
+
+
+@pytest.fixture
+def copy(interrupted: Path, tmp_path: Path) -> Path:
+    """A copy of the stopped run."""
+    return Path(shutil.copytree(interrupted, tmp_path / "runs" / "cut"))
+
+
+def test_a_signal_leaves_a_summary_that_says_so(interrupted: Path) -> None:
+    summary = summary_of(interrupted)
+    assert summary["status"] == "interrupted"
+    assert summary["error"] is None
+    assert summary["env_steps"] == 201
+
+
+def test_the_signal_handlers_are_put_back(interrupted: Path) -> None:
+    assert {number: signal.getsignal(number) for number in HANDLERS} == HANDLERS
+
+
+@pytest.mark.slow
+def test_the_resumed_run_equals_the_uninterrupted_bit_for_bit(whole: Path, copy: Path) -> None:
+    summary = run(copy, *CARTPOLE, f"resume={copy}")
+    assert summary["status"] == "finished"
+    assert_same_run(whole, copy)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("at", [60, 120, 240], ids=["before learning", "at a save", "at the next"])
+def test_the_moment_of_the_signal_makes_no_difference(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    stopped(monkeypatch, at, tmp_path, *CARTPOLE)
+    run(tmp_path, *CARTPOLE, f"resume={tmp_path}")
+    assert_same_run(whole, tmp_path)
+
+
+@pytest.mark.slow
+def test_a_crash_goes_on_from_the_last_save(whole: Path, interrupted: Path, tmp_path: Path) -> None:
+    from rlmem.agents.dqn import DQN
+
+    update = DQN._update
+
+    def fail_late(agent: DQN, *args: object) -> object:
+        if agent.grad_steps == 90:  # env step 190, past the save at 120
+            raise FloatingPointError
+        return update(agent, *args)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DQN, "_update", fail_late)
+        with pytest.raises(FloatingPointError):
+            run(tmp_path, *CARTPOLE)
+    assert summary_of(tmp_path)["status"] == "failed"
+    run(tmp_path, *CARTPOLE, f"resume={tmp_path}")
+    assert_same_run(whole, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "memory",
+    [
+        ["none"],
+        ["cer"],
+        ["per_rank"],
+        ["per", "trainer.rounds=7"],
+        ["gwr"],
+        ["medqn_u", "agent.optimizer=rmsprop", "agent.tau=0.1"],
+        ["medqn_r", "memory.consolidation.inner_steps=2"],
+    ],
+    ids=" ".join,
+)
+def test_every_memory_resumes_bit_for_bit(
+    memory: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    overrides = [*CARTPOLE[1:], f"memory={memory[0]}", *memory[1:], "agent.n_step=2"]
+    overrides += ["env.num_envs=2"]
+    overrides += ["agent.train_every=2"]
+    run(tmp_path / "whole", *overrides)
+    stopped(monkeypatch, 200, tmp_path / "cut", *overrides)
+    run(tmp_path / "cut", *overrides, f"resume={tmp_path / 'cut'}")
+    assert_same_run(tmp_path / "whole", tmp_path / "cut")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "more",
+    [
+        [],
+        ["memory.prototype=exemplar", "memory/sampler=prioritized", "memory.eviction=lru"],
+    ],
+    ids=["gwr", "exemplars"],
+)
+def test_pong_with_gwr_resumes_bit_for_bit(
+    more: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    overrides = [*PONG, *more]
+    run(tmp_path / "whole", *overrides)
+    stopped(monkeypatch, 320, tmp_path / "cut", *overrides)
+    run(tmp_path / "cut", *overrides, f"resume={tmp_path / 'cut'}")
+    assert_same_run(tmp_path / "whole", tmp_path / "cut")
+
+
+@pytest.mark.slow
+def test_the_command_line_stops_with_143_and_resumes_from_the_directory_alone(
+    whole: Path, tmp_path: Path
+) -> None:
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    cut = subprocess.run(
+        [sys.executable, "-c", STOPPED, *TINY, *CARTPOLE, f"hydra.run.dir={tmp_path}/cut"],
+        env=env,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert cut.returncode == 143, cut.stderr
+    assert f"go on with: python train.py resume={tmp_path}/cut" in cut.stdout
+    assert "Traceback" not in cut.stderr
+    resumed = subprocess.run(
+        [sys.executable, "train.py", f"resume={tmp_path}/cut"],
+        env=env,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert resumed.returncode == 0, resumed.stderr
+    assert "resumed at 201 env steps" in resumed.stdout
+    assert_same_run(whole, tmp_path / "cut")
+
+
+@pytest.mark.slow
+def test_a_signal_in_the_final_evaluation_leaves_a_run_that_can_go_on(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", STOPPED_LATE, *TINY, *CARTPOLE[:2], f"hydra.run.dir={tmp_path}/cut"],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode > 0, done.stderr
+    assert summary_of(tmp_path / "cut")["status"] == "interrupted"
+    summary = run(tmp_path / "cut", *CARTPOLE[:2], f"resume={tmp_path}/cut")
+    assert (summary["status"], summary["env_steps"]) == ("finished", 300)
+
+
+@pytest.mark.slow
+def test_a_finished_run_that_kept_its_memory_can_be_extended(
+    finished_run: Path, tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(finished_run, tmp_path / "run"))
+    overrides = ["memory=per", "evaluation.every=100", "evaluation.episodes=2", KEEP]
+    summary = run(folder, *overrides, f"resume={folder}", "trainer.max_env_steps=400")
+    assert (summary["status"], summary["env_steps"]) == ("finished", 400)
+
+
+@pytest.mark.slow
+def test_auto_finds_the_newest_unfinished_run_of_this_config(copy: Path) -> None:
+    fresh = copy.with_name("fresh")
+    train(compose("train", [*TINY, *CARTPOLE, "resume=auto", f"paths.output_dir={fresh}"]))
+    assert summary_of(copy)["status"] == "finished"
+    assert not fresh.exists()
+
+
+def chosen(folder: Path, *overrides: str, multirun: bool = False) -> tuple[Path, bool]:
+    cfg = compose("train", [*TINY, *overrides, f"paths.output_dir={folder}"])
+    return resolve_run_dir(cfg, folder, multirun)
+
+
+def test_auto_starts_anew_where_only_another_config_lies(copy: Path) -> None:
+    fresh = copy.with_name("fresh")
+    assert chosen(fresh, *CARTPOLE, "resume=auto", "seed=5") == (fresh, False)
+
+
+def test_a_sweep_goes_on_with_its_unfinished_job(copy: Path) -> None:
+    assert chosen(copy, *CARTPOLE, multirun=True) == (copy, True)
+
+
+@pytest.mark.parametrize(
+    ("override", "key"),
+    [
+        ("agent.lr=0.5", "agent.lr was 0.00025, is 0.5"),
+        ("seed=4", "seed was 0, is 4"),
+        ("memory=uniform", "memory.name was per, is uniform"),
+        ("agent.dueling=true", "agent.dueling was False, is True"),
+    ],
+)
+def test_a_run_of_another_config_is_refused_by_its_key(copy: Path, override: str, key: str) -> None:
+    with pytest.raises(UserError) as error:
+        chosen(copy, *CARTPOLE, override, f"resume={copy}")
+    assert key in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "override",
+    ["trainer.max_env_steps=9000", "log.every=7", "evaluation.episodes=3", "logger=wandb"],
+)
+def test_what_does_not_bind_a_run_may_change(copy: Path, override: str) -> None:
+    assert chosen(copy, *CARTPOLE, override, f"resume={copy}") == (copy, True)
+
+
+def test_a_directory_without_a_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no run there"):
+        chosen(tmp_path / "new", f"resume={tmp_path}")
+
+
+def test_a_run_without_a_checkpoint_is_refused(copy: Path) -> None:
+    shutil.rmtree(copy / "checkpoints")
+    with pytest.raises(UserError, match=r"it has no checkpoint yet; checkpoint\.every=120"):
+        chosen(copy, *CARTPOLE, f"resume={copy}")
+
+
+def test_differences_name_the_keys_that_bind() -> None:
+    saved = {"agent": {"lr": 1, "gamma": 2}, "log": {"every": 1}, "old": 1}
+    asked = {"agent": {"lr": 5, "gamma": 2}, "log": {"every": 9}}
+    assert differences(saved, asked) == ["agent.lr was 1, is 5", "old was 1, is None"]
+
+
+def test_a_run_directory_has_one_writer(tmp_path: Path) -> None:
+    with lock_run(tmp_path), pytest.raises(UserError, match="another process is training there"):
+        lock_run(tmp_path)
+    lock_run(tmp_path).close()
+
+
+def test_a_checkpoint_is_not_ahead_of_the_files(tmp_path: Path) -> None:
+    killed = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import os, sys; from pathlib import Path\n"
+            "from rlmem.callbacks import checkpoint; from tests.runs.helpers import run\n"
+            "save = checkpoint.save_checkpoint\n"
+            "def then_die(*a, **k):\n    save(*a, **k); os.kill(os.getpid(), 9)\n"
+            "checkpoint.save_checkpoint = then_die\n"
+            "run(Path(sys.argv[1]), 'checkpoint.every=130', 'log.every=1000')",
+            str(tmp_path),
+        ],
+        cwd=ROOT,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        check=False,
+    )
+    assert killed.returncode == -9
+    run(tmp_path, "checkpoint.every=130", "log.every=1000", f"resume={tmp_path}")
+    numbers = [int(row["episode"]) for row in rows_of(tmp_path / "episodes.csv")]
+    assert numbers == list(range(1, len(numbers) + 1))

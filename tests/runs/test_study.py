@@ -1,0 +1,151 @@
+"""Studies: what is missing is run, what is there is kept, a table says what is not."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+import yaml
+
+from rlmem.cli import _study
+from rlmem.runs.summary import read_summary
+
+DEFINITION = """
+title: tiny
+common: >-
+  trainer.max_env_steps=300 trainer.accelerator=cpu evaluation.episodes=1 agent.learning_starts=100
+  agent.target_update_every=100 agent.network.hidden=[16] log.every=100
+fifo: memory=uniform
+rows:
+  uniform: memory=uniform
+  per: {overrides: memory=per, fifo: [bytes, entries]}
+  broken: memory=per memory.budget=100B
+columns:
+  CartPole: {overrides: env=cartpole, seeds: 2}
+  Acrobot: {overrides: env=acrobot, seeds: 1}
+"""
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The CartPole column, run."""
+    folder = tmp_path_factory.mktemp("studies") / "tiny"
+    folder.mkdir()
+    (folder / "study.yaml").write_text(DEFINITION)
+    assert _study(str(folder), "CartPole", 2) == 1  # some jobs fail
+    return folder
+
+
+def line_of(study: Path, title: str, label: str) -> list[str]:
+    """Cells of a line of the table."""
+    section = (study / "table.md").read_text().split(f"### {title}\n")[1].split("###")[0]
+    (line,) = (row for row in section.splitlines() if row.startswith(f"| {label} |"))
+    return [part.strip() for part in line.strip("|").split("|")]
+
+
+@pytest.mark.slow
+def test_every_job_of_a_column_is_run_to_its_end(study: Path) -> None:
+    for row in ("uniform", "per", "fifo-of-the-bytes-of-per", "fifo-of-the-entries-of-per"):
+        for seed in (0, 1):
+            summary = read_summary(study / f"runs/cartpole/{row}/seed{seed}")
+            assert summary is not None
+            assert summary["status"] == "finished"
+            assert summary["env_steps"] >= 300
+
+
+@pytest.mark.slow
+def test_a_fifo_may_hold_the_bytes_of_its_row(study: Path) -> None:
+    for seed in (0, 1):
+        beside = read_summary(study / f"runs/cartpole/per/seed{seed}")
+        fifo = read_summary(study / f"runs/cartpole/fifo-of-the-bytes-of-per/seed{seed}")
+        assert beside is not None
+        assert fifo is not None
+        assert fifo["memory_budget"] == beside["memory_bytes_peak"]
+        assert fifo["memory"] == "uniform"
+
+
+@pytest.mark.slow
+def test_a_fifo_may_hold_the_entries_of_its_row(study: Path) -> None:
+    beside = read_summary(study / "runs/cartpole/per/seed1")
+    fifo = read_summary(study / "runs/cartpole/fifo-of-the-entries-of-per/seed1")
+    config = yaml.safe_load(
+        (study / "runs/cartpole/fifo-of-the-entries-of-per/seed1/config.yaml").read_text()
+    )
+    assert beside is not None
+    assert fifo is not None
+    assert config["memory"]["capacity"] == beside["memory_entries"] == fifo["memory_entries"]
+    assert config["memory"]["name"] == "uniform"
+
+
+@pytest.mark.slow
+def test_the_table_says_what_was_run_and_what_is_missing(study: Path) -> None:
+    assert line_of(study, "CartPole", "per")[1] == "2"
+    assert line_of(study, "CartPole", "FIFO of the bytes of per")[1] == "2"
+    assert line_of(study, "CartPole", "FIFO of the entries of per")[1] == "2"
+    assert line_of(study, "CartPole", "uniform")[3:5] == ["", ""]
+    above = line_of(study, "CartPole", "per")[3:5]  # the FIFOs of its bytes and entries
+    assert all(" [" in text for text in above)
+    assert line_of(study, "CartPole", "broken")[1:3] == ["0", "missing"]
+    assert line_of(study, "Acrobot", "uniform")[1:3] == ["0", "missing"]
+    page = (study / "index.html").read_text()
+    assert "<h1>tiny: " in page
+    assert "Acrobot: not run" in page
+    assert "CartPole: not all seeds were run: broken (0 of 2)" in page
+
+
+@pytest.mark.slow
+def test_a_second_call_runs_only_what_is_not_finished(
+    study: Path, capsys: pytest.CaptureFixture
+) -> None:
+    files = [f for f in study.glob("runs/*/*/*/summary.json") if "broken" not in str(f)]
+    before = {path: path.stat().st_mtime_ns for path in files}
+    assert len(before) == 8
+    assert _study(str(study), "CartPole", 1) == 1
+    assert all(path.stat().st_mtime_ns == time for path, time in before.items())
+    out, err = capsys.readouterr()
+    assert "CartPole 2/2" in out
+    assert "uniform" not in out
+    assert "memory.budget=100: too small" in err
+
+
+@pytest.mark.slow
+def test_an_error_is_kept_beside_its_job(study: Path) -> None:
+    error = json.loads((study / "runs/cartpole/broken/seed0/error.json").read_text())
+    assert error["error"].startswith("memory.budget=100: too small")
+
+
+def test_unknown_names_are_one_line_with_what_there_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    (tmp_path / "study.yaml").write_text(DEFINITION)
+    assert _study(str(tmp_path), "Pong", 1) == 2
+    assert "no such column; there are CartPole, Acrobot" in capsys.readouterr().err
+    assert _study("no_such_study", "", 1) == 2
+    assert "no such study; there are bit_flip, " in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_study_that_is_terminated_leaves_a_checkpoint_and_no_process(tmp_path: Path) -> None:
+    (tmp_path / "study.yaml").write_text(
+        DEFINITION.replace("max_env_steps=300", "max_env_steps=1000000")
+    )
+    command = [sys.executable, "-c", "from rlmem.cli import study_main; study_main()"]
+    command += [str(tmp_path), "--only", "CartPole", "--jobs", "1"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    run = tmp_path / "runs/cartpole/uniform/seed0"
+    while not (run / "metrics.csv").exists() or not (run / "metrics.csv").read_text():
+        assert process.poll() is None
+        time.sleep(0.2)
+    (worker,) = (
+        child for child in psutil.Process(process.pid).children() if len(child.children()) == 0
+        and "spawn_main" in " ".join(child.cmdline())
+    )  # fmt: skip
+    process.terminate()
+    told = process.communicate(timeout=60)[1]
+    assert told == "rlmem: interrupted; the same command goes on\n"
+    assert not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE
+    assert (read_summary(run) or {})["status"] == "interrupted"
+    assert (run / "checkpoints/last/manifest.json").exists()
