@@ -17,7 +17,7 @@ from rlmem.memories.gwr.records import (
 )
 
 # For numba's cache: tests/memories/test_compiled_with.py says why, and what to write here.
-COMPILED_WITH = {"map_records": "f0b6633151b8"}
+COMPILED_WITH = {"records": "387346d53947"}
 
 # Reassociation lets the compiler sum in vector lanes; infinities keep their meaning.
 _SUMS = {"reassoc", "contract", "nsz"}

@@ -30,11 +30,7 @@ from rlmem.memories.gwr.records import (
 from rlmem.memories.gwr.search import close_block, mark_changed, nearest, sweep
 
 # For numba's cache: tests/memories/test_compiled_with.py says why, and what to write here.
-COMPILED_WITH = {
-    "map_lists": "65289c6d555e",
-    "map_records": "f0b6633151b8",
-    "map_search": "ec4eceb32b9d",
-}
+COMPILED_WITH = {"lists": "5e2b3613e303", "records": "387346d53947", "search": "74f4278ea0d2"}
 
 
 @njit(cache=True)

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from rlmem.errors import UserError
-from rlmem.memories import GWRWriter, Identity, MapStorage, ReplayMemory, VisitSampler, map_metric
+from rlmem.memories import GWRWriter, Identity, MapStorage, ReplayMemory, VisitSampler
+from rlmem.memories.gwr import metric as map_metric
 from rlmem.memories.gwr.metric import MapMetric
 from tests.memories.helpers import RandomEnvs
 
