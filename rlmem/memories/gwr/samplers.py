@@ -10,9 +10,12 @@ from torchrl.data.replay_buffers.storages import Storage
 
 from rlmem.memories.base.serialize import State
 from rlmem.memories.gwr.map import MapStorage
+from rlmem.memories.base.build import Needs
 from rlmem.memories.samplers.base import ReplaySampler, as_index, require_items
-from rlmem.memories.samplers.prioritized import PrioritizedSampler
+from rlmem.memories.samplers.prioritized import PrioritizedSampler, PrioritizedSettings
 from rlmem.memories.samplers.sum_tree import SumTree
+from rlmem.registry import part
+from rlmem.settings import Settings
 
 _FIRST_EDGES = 1024
 
@@ -25,6 +28,7 @@ def _follow(tree: SumTree, storage: MapStorage) -> tuple[np.ndarray, np.ndarray]
     return touched, made
 
 
+@part("memory/map/sampler", "uniform")
 class UniformEdgeSampler(ReplaySampler):
     """Every temporal edge of a `MapStorage` alike, with replacement.
 
@@ -34,6 +38,11 @@ class UniformEdgeSampler(ReplaySampler):
     Args:
         expected_edges: edges that `projected_footprint` reckons with; None: as many as there are.
     """
+
+    @classmethod
+    def build(cls, settings: Settings, needs: Needs, capacity: int) -> "UniformEdgeSampler":
+        """Make the sampler for a run: `capacity` edges are expected."""
+        return cls(capacity)
 
     def __init__(self, expected_edges: int | None = None) -> None:
         super().__init__()
@@ -86,6 +95,7 @@ class UniformEdgeSampler(ReplaySampler):
         assert np.array_equal(leaves, np.floor(leaves)), "a weight is not a whole number"
 
 
+@part("memory/map/sampler", "visits")
 class VisitSampler(UniformEdgeSampler):
     """Temporal edges of a `MapStorage`, with replacement, in proportion to their counts.
 
@@ -96,6 +106,7 @@ class VisitSampler(UniformEdgeSampler):
         return counts
 
 
+@part("memory/map/sampler", "prioritized", settings=PrioritizedSettings)
 class PrioritizedEdgeSampler(PrioritizedSampler):
     """Temporal edges of a `MapStorage` in proportion to their priorities (Schaul et al. 2016).
 

@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from tensordict import TensorDict
 
+from rlmem.memories.base.build import Needs
 from rlmem.memories.base.serialize import State, load_state, save_state
 from rlmem.memories.base.storage import Block, as_block, make_sample
 from rlmem.memories.ring import kernels
@@ -52,6 +53,40 @@ class RingStorage(RingFrames):
     Raises:
         ValueError: an argument out of its range.
     """
+
+    @classmethod
+    def build(
+        cls, settings: Any, needs: Needs, capacity: int, budget: int | None = None
+    ) -> "RingStorage":
+        """Make the storage for a run.
+
+        Args:
+            capacity: transitions; under a budget as many as it holds at most.
+            budget: bytes, or None.
+        """
+        spec = needs.spec
+        discrete = np.uint8 if spec.num_actions <= 256 else np.int64
+        if budget is not None:  # an upper bound: memory is taken as it is written
+            frame = 0 if cls.compresses else int(np.prod(spec.frame_shape)) * spec.dtype.itemsize
+            capacity = budget // (kernels.ROW.itemsize + 1 + frame) + spec.num_envs
+        return cls(
+            capacity,
+            spec.frame_shape,
+            spec.dtype,
+            stack=spec.stack,
+            num_envs=spec.num_envs,
+            action_shape=spec.action_shape,
+            action_dtype=np.float32 if spec.action_shape else discrete,
+            n_step=needs.n_step,
+            gamma=needs.gamma,
+            budget=budget,
+            **cls.options(settings),
+        )
+
+    @classmethod
+    def options(cls, settings: Any) -> dict[str, Any]:
+        """Further arguments, of the settings of a kind of storage."""
+        return {}
 
     def __len__(self) -> int:
         return int(self._ring["window"][0])

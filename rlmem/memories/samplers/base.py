@@ -7,11 +7,22 @@ import numpy as np
 import torch
 from torchrl.data.replay_buffers.samplers import Sampler
 
+from rlmem.memories.base.build import Needs
 from rlmem.memories.base.serialize import State, load_state, save_state
+from rlmem.settings import Settings
 
 
 class ReplaySampler(Sampler):
     """Base of the samplers: drawing from `self._rng`, saving without pickle, counting bytes."""
+
+    @classmethod
+    def build(cls, settings: Settings, needs: Needs, capacity: int) -> "ReplaySampler":
+        """Make the sampler for a run.
+
+        Args:
+            capacity: slots of the storage (edges of a map).
+        """
+        return cls()
 
     def uniform(self, n: int) -> torch.Tensor:
         """n draws from [0, 1), float64 [n], from the generator that the buffer passed in."""

@@ -11,6 +11,7 @@ the TD errors, but share no code with it: its trees live in a C++ extension that
 torch's build.
 """
 
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -19,13 +20,38 @@ from torchrl.data.replay_buffers.samplers import PrioritizedSampler as TorchRLPr
 from torchrl.data.replay_buffers.storages import Storage
 
 from rlmem.memories.base.serialize import State
+from rlmem.memories.base.build import Needs
 from rlmem.memories.samplers.base import ReplaySampler, as_index, require_items
 from rlmem.memories.samplers.rank_heap import RankHeap
 from rlmem.memories.samplers.sum_tree import SumTree, TensorSumTree
+from rlmem.registry import part
+from rlmem.settings import Settings, setting
+
+
+@dataclass(kw_only=True)
+class RankSettings(Settings):
+    """Rank-based prioritisation (Schaul 2016)."""
+
+    alpha: float = setting(at_least=0, at_most=1)
+    beta_start: float = setting(at_least=0, at_most=1)
+    beta_end: float = setting(at_least=0, at_most=1)
+    beta_steps: int = setting(at_least=1, free=True)
+
+
+@dataclass(kw_only=True)
+class PrioritizedSettings(RankSettings):
+    """Proportional prioritisation (Schaul 2016)."""
+
+    eps: float = setting(above=0)
 
 
 class _Prioritized(ReplaySampler, TorchRLPrioritizedSampler):
     """What both variants share: the schedule of beta, the largest priority so far, the weights."""
+
+    @classmethod
+    def build(cls, settings: RankSettings, needs: Needs, capacity: int) -> Any:
+        """Make the sampler for a run."""
+        return cls(capacity, **asdict(settings))  # pyright: ignore[reportArgumentType]
 
     reduction = "max"
     # Plain attributes in place of TorchRL's properties, which reach into its trees.
@@ -100,6 +126,7 @@ class _Prioritized(ReplaySampler, TorchRLPrioritizedSampler):
         return f"{type(self).__name__}(alpha={self.alpha}, beta={self.beta:.3f}, eps={self.eps})"
 
 
+@part("memory/sampler", "prioritized", settings=PrioritizedSettings)
 class PrioritizedSampler(_Prioritized):
     """Proportional prioritization.
 
@@ -185,6 +212,7 @@ class PrioritizedSampler(_Prioritized):
         self._tree.check_valid()
 
 
+@part("memory/sampler", "rank", settings=RankSettings)
 class RankSampler(_Prioritized):
     """Rank-based prioritization: P(i) ~ (1 / rank(i))^alpha.
 

@@ -7,9 +7,13 @@ import torch
 from torchrl.data.replay_buffers.storages import Storage
 
 from rlmem.memories.base.serialize import State
+from rlmem.memories.base.build import Needs
 from rlmem.memories.samplers.base import ReplaySampler, as_index, require_items
+from rlmem.registry import part
+from rlmem.settings import Settings
 
 
+@part("memory/sampler", "uniform")
 class UniformSampler(ReplaySampler):
     """Each stored transition with the same probability, with replacement (Lin 1992)."""
 
@@ -21,6 +25,7 @@ class UniformSampler(ReplaySampler):
         return (index if locate is None else locate(index)), {}
 
 
+@part("memory/sampler", "combined")
 class CombinedSampler(UniformSampler):
     """Combined experience replay: the newest transition and batch_size - 1 uniform ones.
 
@@ -54,6 +59,7 @@ class CombinedSampler(UniformSampler):
         self._newest = int(state_dict["newest"])
 
 
+@part("memory/sampler", "newest")
 class NewestSampler(ReplaySampler):
     """The newest batch_size transitions, oldest first, each time: the whole of a memory of one
     minibatch."""
@@ -74,12 +80,18 @@ class NewestSampler(ReplaySampler):
         return storage.newest(batch_size), {}  # pyright: ignore[reportAttributeAccessIssue]
 
 
+@part("memory/sampler", "latest")
 class LatestSampler(ReplaySampler):
     """The newest transitions in the order in which they came, each used once: no replay.
 
     Args:
         history: how many unused ones are remembered, at least the batch size [transitions].
     """
+
+    @classmethod
+    def build(cls, settings: Settings, needs: Needs, capacity: int) -> "LatestSampler":
+        """Make the sampler for a run: it remembers a minibatch."""
+        return cls(history=needs.batch_size)
 
     def __init__(self, history: int) -> None:
         super().__init__()

@@ -6,15 +6,23 @@ all that was seen (MeDQN(U): the memory itself may then be one minibatch), `Stor
 memory (MeDQN(R)).
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 from tensordict import TensorDict
 
+from rlmem.errors import UserError
+from rlmem.memories.base.build import Needs
 from rlmem.memories.base.serialize import State
 from rlmem.memories.base.storage import ReplayStorage, as_block
+from rlmem.memories.replay import Replay, ReplaySettings
+from rlmem.memories.ring.ring import RingStorage
 from rlmem.memories.transforms.base import ReplayTransform
+from rlmem.registry import part
+from rlmem.settings import Settings, setting
 
 
 class States(Protocol):
@@ -191,3 +199,66 @@ class Consolidation(ReplayTransform):
     def check_valid(self) -> None:
         assert self.steps >= 1
         assert self.batch_size >= 1
+
+
+@dataclass(kw_only=True)
+class ConsolidationSettings(Settings):
+    """States at which an agent is held to its target network."""
+
+    states: str = setting(choices=("bounds", "stored"))
+    batch_size: int = setting(at_least=1)
+    inner_steps: int = setting(at_least=1)
+    weight_start: float = setting(at_least=0)
+    weight_end: float = setting(at_least=0)
+    weight_steps: int = setting(at_least=1)
+
+
+@dataclass(kw_only=True)
+class MedqnSettings(ReplaySettings):
+    """Consolidation in place of a large memory (Lan et al. 2023)."""
+
+    consolidation: ConsolidationSettings = setting()
+
+
+@part("memory", "medqn", settings=MedqnSettings)
+class ConsolidatedReplay(Replay):
+    """A ring whose batches bring states to consolidate."""
+
+    @classmethod
+    def check(cls, settings: MedqnSettings, run: Any) -> None:
+        """The agent has values to hold, the environment states that can be drawn.
+
+        Raises:
+            UserError: not so.
+        """
+        super().check(settings, run)
+        if not run.agent.part.cls.has_action_values:
+            raise UserError(
+                f"memory={settings.name}: holds the Q values of all actions to their target, which "
+                f"agent={run.agent.name} has not; use agent=dqn"
+            )
+        if settings.consolidation.states == "bounds" and run.env.part.cls.screens:
+            raise UserError(
+                f"memory.consolidation.states=bounds: screens of env={run.env.name} drawn pixel by "
+                "pixel are noise; use memory=medqn_r, or memory.consolidation.states=stored"
+            )
+
+    @classmethod
+    def transforms(
+        cls, settings: MedqnSettings, needs: Needs, storage: RingStorage
+    ) -> Sequence[ReplayTransform]:
+        """States to consolidate."""
+        own, spec = settings.consolidation, needs.spec
+        bounded = own.states == "bounds"
+        return (
+            Consolidation(
+                BoundedStates(spec.frame_shape, spec.dtype, spec.num_envs)
+                if bounded
+                else StoredStates(storage),
+                steps=own.inner_steps,
+                batch_size=own.batch_size,
+                weight_start=own.weight_start,
+                weight_end=own.weight_end,
+                weight_steps=own.weight_steps,
+            ),
+        )
