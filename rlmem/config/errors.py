@@ -130,7 +130,7 @@ def _given(key: str, overrides: list[str]) -> str:
     return key
 
 
-def _groups() -> list[str]:
+def config_groups() -> list[str]:
     """The names of the config groups, as overrides write them."""
     folders = (d.relative_to(CONF_DIR).as_posix() for d in CONF_DIR.rglob("*") if d.is_dir())
     return [f for f in folders if not f.startswith(("hydra", "_"))]
@@ -201,9 +201,9 @@ def _unused_group(group: str, overrides: list[str]) -> str:
     parent, _, name = group.rpartition("/")
     if group == "env/protocol":
         return f"{given}: only Atari games have a protocol, such as env=pong; leave it out here"
-    if parent in _groups() and group in _groups():
+    if parent in config_groups() and group in config_groups():
         return f"{given}: the chosen {parent} has no {name}; leave it out"
-    return f"{given}: no such group{did_you_mean(group, _groups())}"
+    return f"{given}: no such group{did_you_mean(group, config_groups())}"
 
 
 def _value(exc: OmegaConfBaseException, overrides: list[str]) -> str:
@@ -241,7 +241,7 @@ def _wrong_type(key: str, message: str, given: str) -> str:
         return f"must be a list, such as {key}=[{value}]"
     if "is not a subclass" in message:
         group = key.replace(".", "/")
-        if group in _groups():
+        if group in config_groups():
             return f"{key} is a group; write {group}={value}"
         return f"{key} is a set of keys; write {key}.<key>=..."
     if "to string" in message:
@@ -254,7 +254,7 @@ def _unknown_key(given: str, key: str, parent: DictConfig | None) -> str:
     if prefix == "env.kwargs":
         return f"{given}: the env's own arguments take a plus: +{key}=..."
     if "/" in key:
-        return f"{given}: no such group{did_you_mean(key, _groups())}"
+        return f"{given}: no such group{did_you_mean(key, config_groups())}"
     where = f"no such key in {prefix}" if prefix else "no such key"
     owners = [who for at, cls, who in _VARIANTS if at == prefix and _has(cls, name)]
     if prefix == "logger" and name in _options("logger"):
@@ -269,7 +269,9 @@ def _unknown_key(given: str, key: str, parent: DictConfig | None) -> str:
     same_name = [k for k in known if k.split(".")[-1] == name]
     if same_name:
         return f"{given}: {where}; did you mean {' or '.join(same_name[:3])}?"
-    ending = did_you_mean(key, [k for k in (*known, *_groups()) if not key.startswith(f"{k}.")])
+    ending = did_you_mean(
+        key, [k for k in (*known, *config_groups()) if not key.startswith(f"{k}.")]
+    )
     if not ending and prefix:
         ending = f"; its keys: {', '.join(sorted(siblings))}"
     return f"{given}: {where}{ending or '; --help lists the groups, --cfg job every key'}"

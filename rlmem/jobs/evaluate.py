@@ -6,17 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from rlmem.callbacks.checkpoint import find_checkpoint, load_model
 from rlmem.callbacks.evaluation import video_fps
 from rlmem.callbacks.records import EVALUATION_COLUMNS
+from rlmem.config.run_directory import run_config
 from rlmem.data.rollout import Video, evaluate_policy
 from rlmem.data.stream import derive_seed
 from rlmem.envs import human_normalized_score
 from rlmem.errors import UserError
 from rlmem.jobs import build
-from rlmem.jobs.resume import saved_config
 
 SHOWN = 10  # lines of what a report left out
 
@@ -86,10 +86,7 @@ def paths(value: Any) -> list[Path]:
 def score(cfg: DictConfig) -> None:
     """Play episodes with a run's checkpoint and write evaluation/ into the run directory."""
     run_dir = Path(cfg.run)
-    saved = saved_config(run_dir)
-    if saved is None:
-        raise UserError(f"run={cfg.run}: no run there (a run directory has a config.yaml)")
-    run_cfg = OmegaConf.create(saved)
+    run_cfg = run_config(run_dir, f"run={cfg.run}")
     env = build.build_evaluation_env(run_cfg, cfg.episodes, render=cfg.video)
     agent = build.build_agent(run_cfg, env.spec)
     env_steps = load_networks(cfg, run_dir, agent)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from rlmem.analysis.map_data import (
     Fit,
@@ -17,6 +17,7 @@ from rlmem.analysis.map_data import (
 )
 from rlmem.callbacks.checkpoint import find_checkpoint, read_manifest
 from rlmem.callbacks.map_images import check_matplotlib, map_title, reach, read_map
+from rlmem.config.run_directory import run_config
 from rlmem.config.validate import check_output_dir
 from rlmem.data.rollout import evaluate_policy
 from rlmem.data.stream import Policy, derive_seed
@@ -25,7 +26,6 @@ from rlmem.envs.spec import Step
 from rlmem.errors import UserError
 from rlmem.jobs import build
 from rlmem.jobs.evaluate import load_networks
-from rlmem.jobs.resume import saved_config
 from rlmem.memories.map_metric import MapMetric
 from rlmem.memories.memory import ReplayMemory
 from rlmem.memories.storages.map import MapStorage
@@ -85,13 +85,11 @@ def show_map(cfg: DictConfig) -> None:
 
 def _find_map(cfg: DictConfig, run_dir: Path) -> tuple[DictConfig, Path]:
     """The run's configuration, and the checkpoint that holds its map."""
-    saved = saved_config(run_dir)
-    if saved is None:
-        raise UserError(f"run={cfg.run}: no run there (a run directory has a config.yaml)")
-    memory = saved["memory"]
-    if memory["storage"]["kind"] != "map":
+    run_cfg = run_config(run_dir, f"run={cfg.run}")
+    memory = run_cfg.memory
+    if memory.storage.kind != "map":
         raise UserError(
-            f"run={cfg.run}: its memory is {memory['name']}, which is no map; mode=map draws runs "
+            f"run={cfg.run}: its memory is {memory.name}, which is no map; mode=map draws runs "
             "with memory=gwr"
         )
     folder = find_checkpoint(run_dir)
@@ -102,7 +100,7 @@ def _find_map(cfg: DictConfig, run_dir: Path) -> tuple[DictConfig, Path]:
             f"run={cfg.run}: it finished and its memory's files were not kept; to draw one, train "
             "with checkpoint.keep_memory_when_finished=true (a run that was cut off has the files)"
         )
-    return OmegaConf.create(saved), folder
+    return run_cfg, folder
 
 
 def _load_memory(cfg: DictConfig, spec: EnvSpec, folder: Path, run: str) -> ReplayMemory:

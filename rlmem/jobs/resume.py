@@ -11,6 +11,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from rlmem.callbacks.checkpoint import find_checkpoint
+from rlmem.config.run_directory import saved_config
 from rlmem.errors import UserError
 from rlmem.jobs.summary import read_summary
 
@@ -58,15 +59,6 @@ def differences(saved: dict[str, Any], asked: dict[str, Any]) -> list[str]:
         for key in sorted(before.keys() | now.keys())
         if before.get(key) != now.get(key) and not key.startswith(FREE)
     ]
-
-
-def saved_config(run_dir: Path) -> dict[str, Any] | None:
-    """The config.yaml of a run, or None."""
-    try:
-        config = yaml.safe_load((run_dir / "config.yaml").read_text())
-    except (OSError, yaml.YAMLError):
-        return None
-    return config if isinstance(config, dict) else None
 
 
 def write_config(cfg: DictConfig, run_dir: Path) -> None:
