@@ -15,10 +15,12 @@ import pkgutil
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from rlmem.errors import UserError, choose_from
 from rlmem.settings import Settings
+
+C = TypeVar("C")
 
 # Where a group's parts live: a package, of which every module is imported, or a module.
 ROOMS = {
@@ -52,7 +54,7 @@ class Part:
     module: str
 
 
-def part[C](group: str, *names: str, settings: type[Settings] = Settings) -> Callable[[C], C]:
+def part(group: str, *names: str, settings: type[Settings] = Settings) -> Callable[[C], C]:
     """Declare a class as the part of a group with these names.
 
     Raises:

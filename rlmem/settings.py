@@ -15,13 +15,11 @@ import types
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from rlmem.errors import UserError, choose_from, did_you_mean
 
-if TYPE_CHECKING:
-    from rlmem.registry import Part
-
+S = TypeVar("S")
 _WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
 
 
@@ -68,7 +66,7 @@ class Settings:
         extends: the option of the group that an option without a yaml of its own begins with.
     """
 
-    part: ClassVar["Part | None"] = None
+    part: ClassVar[Any] = None  # a `rlmem.registry.Part`
     extends: ClassVar[str | None] = None
 
     def build(self, *args: Any, **options: Any) -> Any:
@@ -121,7 +119,7 @@ def parts_of(group: str) -> Any:
     return field(default_factory=dict, metadata={"group": group, "by": None})
 
 
-def fill[S](cls: type[S], values: Any, key: str = "", *, lenient: bool = False) -> S:
+def fill(cls: type[S], values: Any, key: str = "", *, lenient: bool = False) -> S:
     """Make settings of the plain, resolved values of a configuration.
 
     Args:
@@ -147,13 +145,18 @@ def fill[S](cls: type[S], values: Any, key: str = "", *, lenient: bool = False) 
     for name, f in known.items():
         full = _join(key, name)
         value = values.get(name, MISSING)
-        if value is MISSING and (f.default is not MISSING or f.default_factory is not MISSING):
+        if value is MISSING and has_default(f):
             continue
         if value is MISSING or value == "???":
             example = f.metadata.get("example") or "..."
             raise UserError(f"{full} is not set; give it, such as {full}={example}")
         given[name] = _convert(hints[name], f, value, full, lenient)
     return cls(**given)
+
+
+def has_default(f: Field) -> bool:
+    """Whether a key need not be given."""
+    return f.default is not MISSING or f.default_factory is not MISSING
 
 
 def _join(key: str, name: str) -> str:
@@ -238,9 +241,7 @@ def _chosen(group: str, name: str, values: Any, key: str, named_by: str, lenient
     from rlmem import registry
 
     part = registry.find(group, name, named_by)
-    needed = [
-        f.name for f in fields(part.settings) if f.default is MISSING is f.default_factory and f.init
-    ]
+    needed = [f.name for f in fields(part.settings) if f.init and not has_default(f)]
     if lacking := [name for name in needed if name not in values]:
         option = f"{key.replace('.', '/')}={name}"
         raise UserError(

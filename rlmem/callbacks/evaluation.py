@@ -70,5 +70,3 @@ class Evaluation(lightning.Callback):
             return
         if self.stream.crossed(self.every):
             self.evaluate(pl_module)
-
-

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from omegaconf import DictConfig
 from tensordict import TensorDict
 
 from rlmem.collect.collector import EnvStepStream
@@ -20,7 +19,7 @@ class EpisodeTargets:
             self.agent.update_target()
 
 
-def target_updates(cfg: DictConfig, stream: EnvStepStream, agent: Any) -> list[EpisodeTargets]:
+def target_updates(cfg: Any, stream: EnvStepStream, agent: Any) -> list[EpisodeTargets]:
     """The listener, where the configuration asks for it."""
-    asked = "target_update_every" in cfg.agent and cfg.agent.target_update_every == "episode"
+    asked = getattr(cfg.agent, "target_update_every", None) == "episode"
     return [EpisodeTargets(stream, agent)] if asked else []

@@ -5,7 +5,6 @@ from difflib import get_close_matches
 from typing import Any
 
 import yaml
-
 from hydra.errors import (
     CompactHydraException,
     ConfigCompositionException,
@@ -71,7 +70,7 @@ def _given(key: str, overrides: list[str]) -> str:
     return key
 
 
-def _groups() -> list[str]:
+def config_groups() -> list[str]:
     """The names of the config groups, as overrides write them."""
     folders = (d.relative_to(CONF_DIR).as_posix() for d in CONF_DIR.rglob("*") if d.is_dir())
     return [f for f in folders if not f.startswith(("hydra", "_"))]
@@ -142,9 +141,9 @@ def _unused_group(group: str, overrides: list[str]) -> str:
     parent, _, name = group.rpartition("/")
     if group == "env/protocol":
         return f"{given}: only Atari games have a protocol, such as env=pong; leave it out here"
-    if parent in _groups() and group in _groups():
+    if parent in config_groups() and group in config_groups():
         return f"{given}: the chosen {parent} has no {name}; leave it out"
-    return f"{given}: no such group{did_you_mean(group, _groups())}"
+    return f"{given}: no such group{did_you_mean(group, config_groups())}"
 
 
 def _value(exc: OmegaConfBaseException, overrides: list[str]) -> str:
@@ -171,7 +170,7 @@ def _unknown_key(given: str, key: str, parent: DictConfig | None) -> str:
     if prefix == "env.kwargs":
         return f"{given}: the env's own arguments take a plus: +{key}=..."
     if "/" in key:
-        return f"{given}: no such group{did_you_mean(key, _groups())}"
+        return f"{given}: no such group{did_you_mean(key, config_groups())}"
     where = f"no such key in {prefix}" if prefix else "no such key"
     if others := goes_with(key):
         return f"{given}: {where} as chosen{others}"
@@ -183,7 +182,9 @@ def _unknown_key(given: str, key: str, parent: DictConfig | None) -> str:
     same_name = [k for k in known if k.split(".")[-1] == name]
     if same_name:
         return f"{given}: {where}; did you mean {' or '.join(same_name[:3])}?"
-    ending = did_you_mean(key, [k for k in (*known, *_groups()) if not key.startswith(f"{k}.")])
+    ending = did_you_mean(
+        key, [k for k in (*known, *config_groups()) if not key.startswith(f"{k}.")]
+    )
     if not ending and prefix:
         ending = f"; its keys: {', '.join(sorted(siblings))}"
     return f"{given}: {where}{ending or '; --help lists the groups, --cfg job every key'}"

@@ -1,4 +1,4 @@
-"""What comes from outside as options of the config groups, and our defaults for Hydra's own plugins.
+"""Parts from outside as options of the config groups, and our defaults for Hydra's own plugins.
 
 A part that a user's module declares needs no yaml: its option is made of its settings' defaults. A
 folder `conf/` beside the module is looked at too, so that a part may have one all the same.
@@ -18,6 +18,7 @@ from omegaconf import OmegaConf
 from rlmem import registry
 from rlmem.config.schema import CONF_DIR
 from rlmem.registry import Part
+from rlmem.settings import has_default
 
 _MANY = ("logger", "callbacks")  # groups of which several options can be chosen at once
 
@@ -54,17 +55,13 @@ def _has_yaml(part: Part) -> bool:
 
 def option(part: Part) -> dict[str, Any]:
     """The content of a part's option, as a yaml of it would have it."""
-    keys = {f.name: _default(f) for f in fields(part.settings) if f.init and _has_default(f)}
+    keys = {f.name: _default(f) for f in fields(part.settings) if f.init and has_default(f)}
     if part.group in _MANY:
         return {part.name: keys}
     named = {"name": part.name} if "name" in {f.name for f in fields(part.settings)} else {}
     extends = part.settings.extends
     defaults = {"defaults": [extends, "_self_"]} if extends else {}
     return {**defaults, **named, "kind": part.name, **keys}
-
-
-def _has_default(f: Field) -> bool:
-    return f.default is not MISSING or f.default_factory is not MISSING
 
 
 def _default(f: Field) -> Any:

@@ -1,4 +1,4 @@
-"""Environments: one stepper protocol over suites, each of which declares itself in a file of its own.
+"""Environments: one stepper protocol over suites, each declared in a file of its own.
 
 `make_env` is the way in.
 """
@@ -24,9 +24,7 @@ __all__ = [
 ]
 
 
-def make_env(
-    cfg: Any, num_envs: int, render: bool = False, *, scoring: bool = False
-) -> EnvStepper:
+def make_env(cfg: Any, num_envs: int, render: bool = False, *, scoring: bool = False) -> EnvStepper:
     """Make the environments that `cfg` names.
 
     Args:

@@ -45,7 +45,7 @@ class ReplaySettings(MemorySettings):
 class Replay:
     """A ring. Subclasses add transforms of the batches."""
 
-    reads_thresholds = False
+    is_map = False
 
     @classmethod
     def check(cls, settings: ReplaySettings, run: Any) -> None:

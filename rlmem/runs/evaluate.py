@@ -6,22 +6,22 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from omegaconf import DictConfig, OmegaConf
 
+from rlmem.agents.base import Learner
 from rlmem.callbacks.checkpoint import find_checkpoint, load_model
-from rlmem.callbacks.evaluation import video_fps
 from rlmem.callbacks.records import EVALUATION_COLUMNS
 from rlmem.collect.collector import derive_seed
 from rlmem.collect.rollout import Video, evaluate_policy
+from rlmem.config.run_directory import run_settings
+from rlmem.config.schema import EvaluateSettings
 from rlmem.envs import human_normalized_score
 from rlmem.errors import UserError
 from rlmem.runs import build
-from rlmem.runs.resume import saved_config
 
 SHOWN = 10  # lines of what a report left out
 
 
-def evaluate(cfg: DictConfig) -> None:
+def evaluate(cfg: EvaluateSettings) -> None:
     """Do what `mode` names: score a run, draw its map, compare runs, or say how a sweep stands.
 
     Raises:
@@ -30,7 +30,7 @@ def evaluate(cfg: DictConfig) -> None:
     MODES[cfg.mode](cfg)
 
 
-def plot(cfg: DictConfig) -> None:
+def plot(cfg: EvaluateSettings) -> None:
     """`mode=plot`: curves of several runs in one image."""
     from rlmem.analysis.curves import plot_runs
 
@@ -39,7 +39,7 @@ def plot(cfg: DictConfig) -> None:
     print(f"written: {out}")
 
 
-def report(cfg: DictConfig) -> None:
+def report(cfg: EvaluateSettings) -> None:
     """`mode=report`: tables, figures and a page that compare all runs of some folders."""
     from rlmem.analysis.report import write_report
 
@@ -56,7 +56,7 @@ def report(cfg: DictConfig) -> None:
     print(f"written: {out}/index.html, results.csv, summary.csv, figures/")
 
 
-def status(cfg: DictConfig) -> None:
+def status(cfg: EvaluateSettings) -> None:
     """`mode=status`: what of a sweep is done, running, failed and missing."""
     from rlmem.analysis.status import read_status, render_status
 
@@ -64,14 +64,14 @@ def status(cfg: DictConfig) -> None:
         print(render_status(read_status(folder)))
 
 
-def dashboard(cfg: DictConfig) -> None:
+def dashboard(cfg: EvaluateSettings) -> None:
     """`mode=dashboard`: a W&B workspace, or the file that defines it where there is no key."""
     from rlmem.integrations.wandb_dashboard import write_dashboard
 
     print(write_dashboard(cfg.entity, cfg.project, Path(cfg.out or "wandb_dashboard.json")))
 
 
-def draw_map(cfg: DictConfig) -> None:
+def draw_map(cfg: EvaluateSettings) -> None:
     """`mode=map`: pictures and figures of the map that a run left."""
     from rlmem.runs.map import show_map
 
@@ -83,13 +83,10 @@ def paths(value: Any) -> list[Path]:
     return [Path(part) for part in ([value] if isinstance(value, str) else value)]
 
 
-def score(cfg: DictConfig) -> None:
+def score(cfg: EvaluateSettings) -> None:
     """Play episodes with a run's checkpoint and write evaluation/ into the run directory."""
     run_dir = Path(cfg.run)
-    saved = saved_config(run_dir)
-    if saved is None:
-        raise UserError(f"run={cfg.run}: no run there (a run directory has a config.yaml)")
-    run_cfg = OmegaConf.create(saved)
+    run_cfg = run_settings(run_dir, f"run={cfg.run}")
     env = build.build_evaluation_env(run_cfg, cfg.episodes, render=cfg.video)
     agent = build.build_agent(run_cfg, env.spec)
     env_steps = load_networks(cfg, run_dir, agent)
@@ -99,7 +96,7 @@ def score(cfg: DictConfig) -> None:
     out.mkdir(exist_ok=True)
     video = None
     if cfg.video:
-        video = Video(out / f"{cfg.checkpoint}_{env_steps:09d}.mp4", video_fps(env))
+        video = Video(out / f"{cfg.checkpoint}_{env_steps:09d}.mp4", env.spec.video_fps)
     result = evaluate_policy(
         env,
         agent.act,
@@ -141,7 +138,7 @@ def score(cfg: DictConfig) -> None:
     print(f"written: {out}/evaluations.csv, summary.json")
 
 
-def load_networks(cfg: DictConfig, run_dir: Path, agent: build.Agent) -> int:
+def load_networks(cfg: EvaluateSettings, run_dir: Path, agent: Learner) -> int:
     """Load the chosen checkpoint's networks and return its env steps."""
     if cfg.checkpoint == "best":
         path = run_dir / "checkpoints" / "best.ckpt"

@@ -85,7 +85,7 @@ class Map:
 class GwrMemory:
     """A map of states that grows when required."""
 
-    reads_thresholds = True
+    is_map = True
 
     @classmethod
     def check(cls, settings: GwrSettings, run: Any) -> None:

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torchrl.data.replay_buffers.storages import Storage
 
+from rlmem.memories.base.build import Needs
 from rlmem.memories.base.serialize import State
 from rlmem.memories.gwr.map import MapStorage
-from rlmem.memories.base.build import Needs
 from rlmem.memories.samplers.base import ReplaySampler, as_index, require_items
 from rlmem.memories.samplers.prioritized import PrioritizedSampler, PrioritizedSettings
 from rlmem.memories.samplers.sum_tree import SumTree

@@ -19,8 +19,8 @@ import torch
 from torchrl.data.replay_buffers.samplers import PrioritizedSampler as TorchRLPrioritizedSampler
 from torchrl.data.replay_buffers.storages import Storage
 
-from rlmem.memories.base.serialize import State
 from rlmem.memories.base.build import Needs
+from rlmem.memories.base.serialize import State
 from rlmem.memories.samplers.base import ReplaySampler, as_index, require_items
 from rlmem.memories.samplers.rank_heap import RankHeap
 from rlmem.memories.samplers.sum_tree import SumTree, TensorSumTree

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from torchrl.data.replay_buffers.storages import Storage
 
-from rlmem.memories.base.serialize import State
 from rlmem.memories.base.build import Needs
+from rlmem.memories.base.serialize import State
 from rlmem.memories.samplers.base import ReplaySampler, as_index, require_items
 from rlmem.registry import part
 from rlmem.settings import Settings
