@@ -8,8 +8,10 @@ is first asked for. Parts from outside come from `plugins=[package.module]` or f
 `rlmem.plugins` of installed packages.
 """
 
+import contextlib
 import importlib
 import importlib.metadata
+import importlib.util
 import os
 import pkgutil
 import sys
@@ -91,6 +93,17 @@ def _open(group: str) -> None:
         importlib.import_module(info.name)
 
 
+def _try_namesake(group: str, name: str) -> None:
+    """Import the module of a room that is called like the part: most are, and the others, with
+    all that they import, are then left alone."""
+    room = ROOMS.get(group.split("/")[0])
+    if room and room not in _opened and name.isidentifier():
+        module = f"{room}.{name}"
+        with contextlib.suppress(ModuleNotFoundError):  # a part of another module
+            if importlib.util.find_spec(module) is not None:
+                importlib.import_module(module)
+
+
 def parts(group: str) -> dict[str, Part]:
     """All parts of a group by name."""
     _open(group)
@@ -106,13 +119,30 @@ def find(group: str, name: str, key: str | None = None) -> Part:
     Raises:
         UserError: there is none.
     """
-    known = parts(group)
+    known = _parts.get(group, {})
+    if name not in known:
+        _try_namesake(group, name)
+        known = _parts.get(group, {})
+    if name not in known:
+        known = parts(group)
     if name not in known:
         what = (key or group).replace("/", ".").removesuffix(".kind").removesuffix(".name")
         raise UserError(
             f"{key or group}={name}: no such {what.split('.')[-1]}{choose_from(name, known)}"
         )
     return known[name]
+
+
+def is_elsewhere(group: str, name: str) -> bool:
+    """Whether a name is none of a group's, but one of a group of the same kind of part, such as a
+    map's sampler among a ring's."""
+    if name in parts(group):
+        return False
+    ends = group.split("/")[0], group.split("/")[-1]
+    return any(
+        name in known and (other.split("/")[0], other.split("/")[-1]) == ends
+        for other, known in _parts.items()
+    )
 
 
 def load_plugins(modules: Iterable[str], key: str = "plugins") -> None:

@@ -10,6 +10,7 @@ A part (an agent, a memory, a sampler, ...) declares its keys beside its class:
 ranges, names and unknown keys are checked, and each refusal is one line that names the key.
 """
 
+import contextlib
 import math
 import types
 import typing
@@ -150,7 +151,7 @@ def fill(cls: type[S], values: Any, key: str = "", *, lenient: bool = False) -> 
         if value is MISSING or value == "???":
             example = f.metadata.get("example") or "..."
             raise UserError(f"{full} is not set; give it, such as {full}={example}")
-        given[name] = _convert(hints[name], f, value, full, lenient)
+        given[name] = _convert(hints[name], f, value, full, f"{key}={values.get('name')}", lenient)
     return cls(**given)
 
 
@@ -163,12 +164,12 @@ def _join(key: str, name: str) -> str:
     return f"{key}.{name}" if key else name
 
 
-def _convert(hint: Any, f: Field, value: Any, key: str, lenient: bool) -> Any:
+def _convert(hint: Any, f: Field, value: Any, key: str, owner: str, lenient: bool) -> Any:
     if (group := f.metadata.get("group")) is not None:
         if f.metadata["by"] is not None:
-            return choose(group, value, key, f.metadata["by"], lenient=lenient)
+            return choose(group, value, key, f.metadata["by"], owner, lenient=lenient)
         return {
-            name: _chosen(group, name, below or {}, f"{key}.{name}", key, lenient)
+            name: _chosen(group, name, below or {}, f"{key}.{name}", key, owner, lenient)
             for name, below in (value or {}).items()
         }
     if is_dataclass(hint):
@@ -214,18 +215,30 @@ def _typed(hint: Any, value: Any, key: str) -> Any:
         return float(value)
     if isinstance(value, hint) and (hint is bool or not isinstance(value, bool)):
         return value
+    if hint is float and isinstance(value, str):
+        with contextlib.suppress(ValueError):
+            return float(value)
     whole = hint is int and isinstance(value, float) and value.is_integer()
     shown = str(value).lower() if isinstance(value, bool) else value
-    raise UserError(f"{key}={shown}: must be {_WORDS[hint]}{f'; write {int(value)}' * whole}")
+    raise UserError(
+        f"{key}={shown}: must be {_WORDS[hint]}" + (f"; write {int(value)}" if whole else "")
+    )
 
 
 def choose(
-    group: str, values: Any, key: str, by: tuple[str, ...] = ("kind",), *, lenient: bool = False
+    group: str,
+    values: Any,
+    key: str,
+    by: tuple[str, ...] = ("kind",),
+    owner: str = "",
+    *,
+    lenient: bool = False,
 ) -> Any:
     """The settings of the part of a group that a node names.
 
     Args:
         by: keys of the node; the first that is there names the part.
+        owner: what it is to be a part of, such as `memory=gwr`.
 
     Raises:
         UserError: there is no such part, or a key of it cannot work.
@@ -234,16 +247,24 @@ def choose(
         slashed = key.replace(".", "/")
         raise UserError(f"{key}={values}: {key} is a group; write {slashed}={values}")
     label = next((name for name in by if name in values), by[-1])
-    return _chosen(group, str(values.get(label)), values, key, _join(key, label), lenient)
+    name = str(values.get(label))
+    return _chosen(group, name, values, key, _join(key, label), owner, lenient)
 
 
-def _chosen(group: str, name: str, values: Any, key: str, named_by: str, lenient: bool) -> Any:
+def _chosen(
+    group: str, name: str, values: Any, key: str, named_by: str, owner: str, lenient: bool
+) -> Any:
     from rlmem import registry
 
+    option = f"{key.replace('.', '/')}={name}"
+    if registry.is_elsewhere(group, name):
+        works = " or ".join(registry.parts(group))
+        raise UserError(
+            f"{option}: does not go with {owner}; use {option.removesuffix(name)}{works}"
+        )
     part = registry.find(group, name, named_by)
     needed = [f.name for f in fields(part.settings) if f.init and not has_default(f)]
     if lacking := [name for name in needed if name not in values]:
-        option = f"{key.replace('.', '/')}={name}"
         raise UserError(
             f"{named_by}={name}: it needs {', '.join(lacking)} too; choose the group, {option}"
         )

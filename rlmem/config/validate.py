@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -104,7 +105,9 @@ def check_output_dir(
 
 
 def _resolve(cfg: DictConfig, missing_ok: tuple[str, ...] = ()) -> dict[str, Any]:
-    for key in sorted(OmegaConf.missing_keys(cfg) - {*missing_ok}):
+    for key in _missing(cfg):
+        if key in missing_ok:
+            continue
         raise UserError(f"{key} is not set; give it, such as {key}={_example(cfg, key)}")
     try:
         values = OmegaConf.to_container(cfg, resolve=True)
@@ -112,6 +115,18 @@ def _resolve(cfg: DictConfig, missing_ok: tuple[str, ...] = ()) -> dict[str, Any
         raise UserError(explain(exc, [])) from exc
     assert isinstance(values, dict)
     return {str(key): value for key, value in values.items()}
+
+
+def _missing(node: DictConfig, prefix: str = "") -> Iterator[str]:
+    """Keys that are to be given and are not."""
+    for name in node:
+        child, key = node._get_node(name), f"{prefix}{name}"
+        if child is None or child._is_none() or child._is_interpolation():
+            continue
+        if child._is_missing():
+            yield key
+        elif isinstance(child, DictConfig):
+            yield from _missing(child, f"{key}.")
 
 
 def _example(cfg: DictConfig, key: str) -> str:
