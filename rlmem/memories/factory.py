@@ -101,16 +101,21 @@ def _ring(
         capacity = budget // (RING_ROW + least) + spec.num_envs
     if kind == "memmap":
         options["directory"] = cfg.storage.directory
-    ring = {"dense": DenseStorage, "compressed": CompressedFrameStorage}.get(kind, FrameStorage)
-    return ring(capacity, spec.frame_shape, spec.dtype, **options)
+    rings = {
+        "dense": DenseStorage,
+        "frames": FrameStorage,
+        "memmap": FrameStorage,
+        "compressed": CompressedFrameStorage,
+    }
+    if kind not in rings:
+        raise _unknown("memory.storage.kind", kind, [*rings, "auto", "map"])
+    return rings[kind](capacity, spec.frame_shape, spec.dtype, **options)
 
 
 def _consolidation(cfg: Any, spec: TransitionSpec, storage: RingStorage) -> Consolidation:
     bounds = cfg.states == "bounds"
     return Consolidation(
-        BoundedStates(spec.frame_shape, spec.dtype, spec.num_envs)
-        if bounds
-        else StoredStates(storage),
+        BoundedStates(spec.frame_shape, spec.dtype) if bounds else StoredStates(storage),
         steps=cfg.inner_steps,
         batch_size=cfg.batch_size,
         weight_start=cfg.weight_start,
@@ -185,9 +190,15 @@ def _sampler(cfg: Any, capacity: int, batch_size: int) -> ReplaySampler:
         )
     if cfg.kind == "latest":
         return LatestSampler(history=batch_size)
-    if cfg.kind == "newest":
-        return NewestSampler()
-    return CombinedSampler() if cfg.kind == "combined" else UniformSampler()
+    plain = {"newest": NewestSampler, "combined": CombinedSampler, "uniform": UniformSampler}
+    if cfg.kind not in plain:
+        known = [*plain, "latest", "prioritized", "rank"]
+        raise _unknown("memory.sampler.kind", cfg.kind, known)
+    return plain[cfg.kind]()
+
+
+def _unknown(key: str, kind: str, known: list[str]) -> UserError:
+    return UserError(f"{key}={kind}: this memory takes {', '.join(sorted(known))}")
 
 
 def _map(
@@ -206,6 +217,8 @@ def _map(
     prototype = cfg.prototype
     if kind == "auto":
         kind = "random_projection" if pixels else "identity"
+    if kind not in ("random_projection", "identity"):
+        raise _unknown("memory.embedding.kind", kind, ["auto", "identity", "random_projection"])
     if kind == "random_projection":
         stack = spec.stack if pixels else 1
         embedding = RandomProjection(shape, cfg.embedding.dims, seed, spec.input_scale, stack)
@@ -273,7 +286,10 @@ def _edge_sampler(cfg: Any, edges: int) -> ReplaySampler:
             beta_steps=cfg.beta_steps,
             eps=cfg.eps,
         )
-    return UniformEdgeSampler(edges) if cfg.kind == "uniform" else VisitSampler(edges)
+    plain = {"uniform": UniformEdgeSampler, "visits": VisitSampler}
+    if cfg.kind not in plain:
+        raise _unknown("memory.sampler.kind", cfg.kind, [*plain, "prioritized"])
+    return plain[cfg.kind](edges)
 
 
 def _evicts(cfg: Any) -> bool:
