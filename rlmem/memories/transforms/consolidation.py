@@ -13,7 +13,7 @@ import torch
 from tensordict import TensorDict
 
 from rlmem.memories.serialize import State
-from rlmem.memories.storages.base import ReplayStorage, as_block
+from rlmem.memories.storages.base import ReplayStorage, as_frames
 from rlmem.memories.transforms.base import ReplayTransform
 
 
@@ -52,18 +52,18 @@ class BoundedStates:
         dtype: of an observation, float32 or uint8.
     """
 
-    def __init__(self, shape: tuple[int, ...], dtype: Any, num_envs: int = 1) -> None:
-        self.shape, self.dtype, self.num_envs = tuple(shape), np.dtype(dtype), num_envs
+    def __init__(self, shape: tuple[int, ...], dtype: Any) -> None:
+        self.shape, self.dtype = tuple(shape), np.dtype(dtype)
         self._bounds = np.zeros((2, *self.shape), self.dtype)  # low, high
         self._seen = False
 
     def observe(self, block: Any) -> None:
         """Widen the bounds to a block's observations and next observations."""
-        rows = as_block(block, self.shape, self.dtype, self.num_envs)
-        if len(rows) == 0:
-            return
         low, high = self._bounds
-        for states in (rows.observation, rows.next_observation):
+        for name, part in (("observation", block), ("next observation", block["next"])):
+            states = as_frames(name, part, self.shape, self.dtype)
+            if len(states) == 0:
+                return
             if not self._seen:
                 low[...] = high[...] = states[0]
                 self._seen = True
