@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import yaml
 from omegaconf import DictConfig
-from rlmem.jobs.resume import config_dict, write_config
 
 import rlmem.cli
 from rlmem.config.run_directory import KEYS, NOT_REPEATED, run_config, saved_overrides
 from rlmem.config.schema import CONF_DIR, TrainConfig
 from rlmem.errors import UserError
+from rlmem.runs.resume import config_dict, write_config
 
 CANARY = "{_target_: pathlib.Path.touch, _args_: [{_target_: pathlib.Path, _args_: [canary]}]}"
 HOSTILE = [

@@ -22,6 +22,7 @@ import torch
 from tensordict import TensorDict
 
 from rlmem.memories.base.build import Needs
+from rlmem.memories.base.indexing import slots_of
 from rlmem.memories.base.serialize import State, load_state, save_state
 from rlmem.memories.base.storage import Block, as_block, make_sample
 from rlmem.memories.ring import kernels
@@ -48,7 +49,8 @@ class RingStorage(RingFrames):
         chunk: frames a chunk, 2 to 255.
         budget: bytes that it may hold; the capacity is then an upper bound.
 
-    Written in order only (TorchRL's `RoundRobinWriter` or rlmem's `RingWriter`).
+    Written in order only (TorchRL's `RoundRobinWriter` or rlmem's `RingWriter`). A block that is
+    refused leaves storage and writer as they were.
 
     Raises:
         ValueError: an argument out of its range.
@@ -97,18 +99,39 @@ class RingStorage(RingFrames):
         Args:
             cursor: int or int64 [N].
             data: the block (see `rlmem.memories.base.storage`).
+            set_cursor: False, TorchRL's sign of a write in place, is refused.
 
         Raises:
-            ValueError: slots out of order, or a block of other shapes.
+            ValueError: slots out of order or in place, or a block of other shapes.
         """
+        if not set_cursor:
+            raise ValueError(
+                f"{type(self).__name__} is written behind its newest transition only: use extend"
+            )
         first = int(cursor) if isinstance(cursor, int) else int(cursor[0])
         following = int(self._ring["cursor"][0]) % self.max_size
         if first != following:
+            # With a budget the ring may turn early, which TorchRL's writer would not know.
+            writers = "RingWriter" if self.budget is not None else "RoundRobinWriter or RingWriter"
             raise ValueError(
                 f"slot {first} was written, {following} comes next: {type(self).__name__} is "
-                "written in order, use RoundRobinWriter or RingWriter"
+                f"written in order, use {writers}"
             )
         self.append(data)
+
+    def _max_size_along_dim0(self, *, single_data: Any = None, batched_data: Any = None) -> int:
+        """Slots. TorchRL's writers ask with the data in hand, just before they move their cursor:
+        a block that `set` would refuse is refused here, while nothing has moved."""
+        data = batched_data if single_data is None else single_data
+        if data is not None:
+            self._read(data)
+        return self.max_size
+
+    def _read(self, data: Any) -> Block:
+        action = self._action
+        return as_block(
+            data, self.frame_shape, self.dtype, self.num_envs, action.shape[1:], action.dtype
+        )
 
     def append(self, data: Any) -> np.ndarray:
         """Write a block of N transitions behind the last ones; their slots, int64 [N].
@@ -118,7 +141,7 @@ class RingStorage(RingFrames):
             UserError: the budget is too small to hold it, or a disk is full; the storage stays
                 valid.
         """
-        block = as_block(data, self.frame_shape, self.dtype, self.num_envs)
+        block = self._read(data)
         slots = np.empty(len(block), np.int64)
         longest = min(MAX_ROWS, self.max_size)
         if self._limit is not None:
@@ -131,11 +154,6 @@ class RingStorage(RingFrames):
             slots[done : done + count] = np.arange(first, first + count)
             done += count
         return slots
-
-    def _cursors(self) -> tuple[int, int, int]:
-        """Slots in use, the slot after the newest, transitions held."""
-        r = self._ring[0]
-        return int(r["size"]), int(r["cursor"]), int(r["window"])
 
     def _place(self, count: int) -> tuple[int, int]:
         """First slot and length of the next run of at most `count` slots, made free."""
@@ -228,23 +246,13 @@ class RingStorage(RingFrames):
         self._evicted.clear()
         return slots
 
-    def locate(self, index: torch.Tensor) -> torch.Tensor:
-        """Slots of the transitions `index` (int64, any shape, in [0, len))."""
-        r = self._ring[0]
-        if r["window"] == r["size"]:
-            return index
-        return (int(r["cursor"] - r["window"]) + index) % int(r["size"])
-
-    def newest(self, count: int) -> torch.Tensor:
-        """Slots of the `count` newest transitions, oldest first, int64 [count]."""
-        r = self._ring[0]
-        return (int(r["cursor"]) - count + torch.arange(count)) % int(r["size"])
-
     def get(self, index: Any) -> TensorDict:
         """Read transitions.
 
         Args:
-            index: int64 [B] or [U, B] slots (an int gives one transition without batch dimension).
+            index: int64 [B] or [U, B] slots (a number gives one transition without batch
+                dimension), or what else indexes a tensor of this length
+                (`rlmem.memories.base.indexing`).
 
         Returns:
             TensorDict of the index's shape: `observation` and `("next", "observation")`
@@ -254,14 +262,11 @@ class RingStorage(RingFrames):
         Raises:
             IndexError: a slot holds no transition.
         """
-        if isinstance(index, (int, np.integer)):
-            return self.get(np.array([index + len(self) if index < 0 else index]))[0]
-        if isinstance(index, slice):
-            index = np.arange(*index.indices(len(self)))
-        if isinstance(index, torch.Tensor):
-            index = index.cpu().numpy()
-        shape = np.shape(index)
-        index = np.asarray(index, np.int64).reshape(-1)
+        slots = slots_of(self, index)
+        shape = slots.shape
+        if not shape:
+            return self.get(slots[None])[0]
+        index = slots.reshape(-1)
         n, channels = len(index), self.frame_shape[0]
         # With one step, the stack and its successor overlap: both are views of stack + 1 frames.
         count = self.stack + 1 if self.n_step == 1 else 2 * self.stack

@@ -28,6 +28,13 @@ class ReplaySampler(Sampler):
         """n draws from [0, 1), float64 [n], from the generator that the buffer passed in."""
         return torch.rand(n, generator=self._rng, dtype=torch.float64)
 
+    def check_storage(self, storage: Any) -> None:
+        """Asked whether this sampler can draw from a storage.
+
+        Raises:
+            ValueError: it cannot.
+        """
+
     def available(self, storage: Any, batch_size: int, num_batches: int) -> int:
         """How many of `num_batches` minibatches can be drawn now."""
         return num_batches if len(storage) > 0 else 0
@@ -84,6 +91,19 @@ def as_index(index: Any) -> np.ndarray:
     if isinstance(index, torch.Tensor):
         index = index.cpu().numpy()
     return np.atleast_1d(np.asarray(index, dtype=np.int64))
+
+
+def kept_slots(index: Any) -> np.ndarray:
+    """The slots int64 [n] of an index without -1, TorchRL's mark of a row that was not kept."""
+    slots = as_index(index)
+    return slots[slots >= 0]
+
+
+def draw_uniform(storage: Any, batch_size: int, rng: torch.Generator | None) -> torch.Tensor:
+    """Slots int64 [batch_size], each stored item with the same probability, with replacement."""
+    index = torch.randint(require_items(storage), (batch_size,), generator=rng)
+    locate = getattr(storage, "locate", None)  # rlmem's storages: some slots may be unused
+    return index if locate is None else locate(index)
 
 
 def require_items(storage: Any) -> int:

@@ -8,7 +8,7 @@ from torchrl.data.replay_buffers.storages import Storage
 
 from rlmem.memories.base.build import Needs
 from rlmem.memories.base.serialize import State
-from rlmem.memories.samplers.base import ReplaySampler, as_index, require_items
+from rlmem.memories.samplers.base import ReplaySampler, draw_uniform, kept_slots, require_items
 from rlmem.registry import part
 from rlmem.settings import Settings
 
@@ -19,10 +19,7 @@ class UniformSampler(ReplaySampler):
 
     def sample(self, storage: Storage, batch_size: int) -> tuple[torch.Tensor, dict]:
         """Indices int64 [batch_size]; no further information."""
-        size = require_items(storage)
-        index = torch.randint(size, (batch_size,), generator=self._rng)
-        locate = getattr(storage, "locate", None)  # rlmem's storages: some slots may be unused
-        return (index if locate is None else locate(index)), {}
+        return draw_uniform(storage, batch_size, self._rng), {}
 
 
 @part("memory/sampler", "combined")
@@ -37,8 +34,10 @@ class CombinedSampler(UniformSampler):
         self._newest = -1
 
     def extend(self, index: Any) -> None:
-        """Remember the newest of the written slots."""
-        self._newest = int(as_index(index)[-1])
+        """Remember the newest of the written slots; -1 is skipped, as a row that was not kept."""
+        slots = kept_slots(index)
+        if len(slots):
+            self._newest = int(slots[-1])
 
     add = extend
 
@@ -99,8 +98,8 @@ class LatestSampler(ReplaySampler):
         self._recent = np.empty(0, np.int64)
 
     def extend(self, index: Any) -> None:
-        """Remember the written slots, oldest first."""
-        self._recent = np.concatenate([self._recent, as_index(index)])[-self.history :]
+        """Remember the written slots, oldest first; -1 is skipped, as a row that was not kept."""
+        self._recent = np.concatenate([self._recent, kept_slots(index)])[-self.history :]
 
     add = extend
 

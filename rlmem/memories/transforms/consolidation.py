@@ -17,7 +17,7 @@ from tensordict import TensorDict
 from rlmem.errors import UserError
 from rlmem.memories.base.build import Needs
 from rlmem.memories.base.serialize import State
-from rlmem.memories.base.storage import ReplayStorage, as_block
+from rlmem.memories.base.storage import ReplayStorage, as_frames
 from rlmem.memories.replay import Replay, ReplaySettings
 from rlmem.memories.ring.ring import RingStorage
 from rlmem.memories.transforms.base import ReplayTransform
@@ -60,18 +60,18 @@ class BoundedStates:
         dtype: of an observation, float32 or uint8.
     """
 
-    def __init__(self, shape: tuple[int, ...], dtype: Any, num_envs: int = 1) -> None:
-        self.shape, self.dtype, self.num_envs = tuple(shape), np.dtype(dtype), num_envs
+    def __init__(self, shape: tuple[int, ...], dtype: Any) -> None:
+        self.shape, self.dtype = tuple(shape), np.dtype(dtype)
         self._bounds = np.zeros((2, *self.shape), self.dtype)  # low, high
         self._seen = False
 
     def observe(self, block: Any) -> None:
         """Widen the bounds to a block's observations and next observations."""
-        rows = as_block(block, self.shape, self.dtype, self.num_envs)
-        if len(rows) == 0:
-            return
         low, high = self._bounds
-        for states in (rows.observation, rows.next_observation):
+        for name, rows in (("observation", block), ("next observation", block["next"])):
+            states = as_frames(name, rows, self.shape, self.dtype)
+            if len(states) == 0:
+                return
             if not self._seen:
                 low[...] = high[...] = states[0]
                 self._seen = True
@@ -252,9 +252,7 @@ class ConsolidatedReplay(Replay):
         bounded = own.states == "bounds"
         return (
             Consolidation(
-                BoundedStates(spec.frame_shape, spec.dtype, spec.num_envs)
-                if bounded
-                else StoredStates(storage),
+                BoundedStates(spec.frame_shape, spec.dtype) if bounded else StoredStates(storage),
                 steps=own.inner_steps,
                 batch_size=own.batch_size,
                 weight_start=own.weight_start,

@@ -6,6 +6,7 @@ achieved, and the goal is replaced when a batch is drawn: one hindsight goal is 
 stored copies, and it is drawn anew each time.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -124,17 +125,27 @@ class HindsightTransform(ReplayTransform):
             raise ValueError(f"capacity={self.capacity}: the storage has {storage.max_size} slots")
         self.storage: RingStorage = storage
 
-    def extend(self, block: Any, index: torch.Tensor) -> None:
-        """Keep the goals that a block achieved.
+    def check(self, block: Any) -> None:
+        """See `ReplayTransform`.
 
         Raises:
-            ValueError: the block does not say them.
+            ValueError: the block does not say which goals were achieved, one a transition.
         """
         achieved = block["next"].get("achieved_goal", None)
         if achieved is None:
             raise ValueError("a block without (next, achieved_goal): hindsight needs it")
+        shape, n = np.shape(achieved), np.asarray(block["next"]["terminated"]).size
+        if math.prod(shape) != n * self.goal_size:
+            raise ValueError(
+                f"(next, achieved_goal) of shape {shape} was given with {n} transitions: hindsight "
+                f"needs {(n, self.goal_size)}"
+            )
+
+    def extend(self, block: Any, index: torch.Tensor) -> None:
+        """Keep the goals that a block achieved."""
         slots = as_index(index)
-        self._achieved[slots] = np.asarray(achieved).reshape(len(slots), self.goal_size)
+        achieved = np.asarray(block["next"]["achieved_goal"])
+        self._achieved[slots] = achieved.reshape(len(slots), self.goal_size)
         if len(self._back):
             self._back[slots] = 0
             self._link_back(np.concatenate((self._newest, slots)))
