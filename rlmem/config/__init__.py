@@ -102,6 +102,7 @@ class _Job:
         try:
             settings = _CHECKS[self.config_name](cfg)
             if self.config_name == "train":
+                settings.overrides = list(HydraConfig.get().overrides.task)
                 check_output_dir(settings.paths.output_dir)
             return self.task(settings)
         except Exception as exc:

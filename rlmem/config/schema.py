@@ -88,6 +88,7 @@ class TrainSettings(Settings):
 
     Attributes:
         values: the same, as plain resolved containers: what config.yaml holds.
+        overrides: that the run was asked for with; `resume=<run directory>` repeats them.
     """
 
     # What needs no part's module stands first: its mistakes are told at once.
@@ -109,6 +110,7 @@ class TrainSettings(Settings):
     logger: dict[str, Any] = parts_of("logger")
     callbacks: dict[str, Any] = parts_of("callbacks")
     values: dict[str, Any] = field(init=False, repr=False, default_factory=dict)
+    overrides: list[str] = field(init=False, repr=False, default_factory=list)
 
 
 @dataclass(kw_only=True)

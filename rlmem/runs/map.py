@@ -28,7 +28,7 @@ from rlmem.memories.gwr.map import MapStorage
 from rlmem.memories.gwr.metric import MapMetric
 from rlmem.memories.memory import ReplayMemory
 from rlmem.runs import build
-from rlmem.runs.evaluate import load_networks
+from rlmem.runs.score import load_networks
 
 SHOWN = 24  # prototypes of each group on the contact sheet
 
@@ -46,7 +46,7 @@ def show_map(cfg: EvaluateSettings) -> None:
     env = build.build_evaluation_env(run_cfg, cfg.episodes, render=False)
     try:
         agent = build.build_agent(run_cfg, env.spec)
-        env_steps = load_networks(cfg, run_dir, agent)
+        env_steps = load_networks(run_dir, cfg.checkpoint, agent)
         memory = _load_memory(run_cfg, env.spec, folder, cfg.run)
         storage, activation = memory.storage, run_cfg.threshold.activation
         assert isinstance(storage, MapStorage)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import IO, Any
 
 import yaml
-from hydra.core.hydra_config import HydraConfig
 
 from rlmem.callbacks.checkpoint import find_checkpoint
 from rlmem.config.run_directory import saved_config
@@ -43,10 +42,8 @@ def differences(saved: dict[str, Any], asked: TrainSettings) -> list[str]:
 
 def write_config(cfg: TrainSettings, run_dir: Path) -> None:
     """Write config.yaml, and the overrides that `resume=<run directory>` is to repeat."""
-    files = {run_dir / "config.yaml": cfg.values}
-    if HydraConfig.initialized():
-        overrides = [o for o in HydraConfig.get().overrides.task if not o.startswith("resume=")]
-        files[run_dir / "overrides.yaml"] = overrides  # type: ignore[assignment]
+    overrides = [o for o in cfg.overrides if not o.startswith("resume=")]
+    files = {run_dir / "config.yaml": cfg.values, run_dir / "overrides.yaml": overrides}
     for path, content in files.items():
         fresh = path.with_suffix(".new")
         fresh.write_text(yaml.safe_dump(content, sort_keys=False))

@@ -227,6 +227,15 @@ def train(cfg: TrainSettings) -> Any:
     """Train one run and return its objective, a number or a pair, for a search.
 
     Raises:
+        UserError, SystemExit: see `train_run`.
+    """
+    return cfg.objective.build().value(train_run(cfg)[1])
+
+
+def train_run(cfg: TrainSettings) -> tuple[Path, dict[str, Any]]:
+    """Train one run; its directory and the content of its summary.json.
+
+    Raises:
         UserError: a mistake in the configuration.
         SystemExit: 128 + the signal's number after a signal, when the run is saved.
     """
@@ -238,7 +247,7 @@ def train(cfg: TrainSettings) -> Any:
     done = read_summary(run_dir)
     if done and done["status"] == "finished" and _long_enough(cfg, done):
         print(f"finished already: {run_dir}")
-        return cfg.objective.build().value(done)
+        return run_dir, done
     if cfg.trainer.accelerator == "gpu" and not torch.cuda.is_available():
         raise UserError("trainer.accelerator=gpu: torch finds no GPU here; use cpu or auto")
     gc.collect()  # a run before this one: its parts hold each other, and with them its memory
@@ -272,4 +281,4 @@ def train(cfg: TrainSettings) -> Any:
         run.signals.pass_on()
         print(f"go on with: python train.py resume={run_dir}")
         sys.exit(128 + run.signals.received)
-    return cfg.objective.build().value(summary)
+    return run_dir, summary
