@@ -114,7 +114,7 @@ def build_stream(
         max_episodes=cfg.trainer.max_episodes,
         terminal_reward=cfg.env.terminal_reward,
     )
-    return EnvStepStream(env, memory, agent.explore, agent.epsilon, config)
+    return EnvStepStream(env, memory, agent.explore, agent.epsilon, config, agent.columns())
 
 
 def build_env(cfg: DictConfig) -> EnvStepper:

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from tensordict import TensorDict
 
+from rlmem.memories.base.batch import Batch
 from rlmem.memories.base.lazy import lazy_zeros
 from rlmem.memories.base.serialize import State
-from rlmem.memories.base.storage import ReplayStorage
+from rlmem.memories.base.storage import Block, ReplayStorage
 from rlmem.memories.ring.ring import RingStorage
 from rlmem.memories.samplers.base import as_index
 from rlmem.memories.transforms import hindsight_kernels as kernels
@@ -31,7 +31,7 @@ class HindsightTransform(ReplayTransform):
     Each transition is taken with probability k / (k + 1). Its new goal is what was achieved by a
     transition of its episode: itself or one behind it (`future`), the last (`final`), any
     (`episode`), or by any transition that is held (`random`). The last goal_size numbers of
-    `observation` and `("next", "observation")` become the goal, `reward` and `terminated` what the
+    `observation` and `next_observation` become the goal, `reward` and `terminated` what the
     rules give, and a transition at which the data of its episode end is `truncated` unless it is
     `terminated`. Where an episode was terminated although its own goal does not say so, it stays
     terminated under every goal. `index` stays, so a prioritized sampler gives a transition the
@@ -124,7 +124,8 @@ class HindsightTransform(ReplayTransform):
         Raises:
             ValueError: the block does not say them.
         """
-        achieved = block["next"].get("achieved_goal", None)
+        given = block.columns if isinstance(block, Block) else block["next"]
+        achieved = given.get("achieved_goal", None)
         if achieved is None:
             raise ValueError("a block without (next, achieved_goal): hindsight needs it")
         slots = as_index(index)
@@ -144,8 +145,8 @@ class HindsightTransform(ReplayTransform):
         slots, link = slots[link > 0], link[link > 0]
         self._back[(slots + link) % int(self.storage._ring["size"][0])] = link
 
-    def apply(self, batch: TensorDict) -> TensorDict:
-        """Replace goals in a batch [B] or [U, B], in place."""
+    def apply(self, batch: Batch) -> Batch:
+        """Replace goals in a batch [U, B], in place."""
         index = as_index(batch["index"].reshape(-1))
         chance, draw = torch.rand((2, len(index)), generator=self._rng, dtype=torch.float64).numpy()
         taken = np.flatnonzero(chance < self.k / (self.k + 1))
@@ -165,25 +166,25 @@ class HindsightTransform(ReplayTransform):
         return kernels.pick_of_episode(index, draw, storage._ring, storage._rows, self._back)
 
     def _relabel(
-        self, batch: TensorDict, taken: np.ndarray, achieved: np.ndarray, goal: np.ndarray
+        self, batch: Batch, taken: np.ndarray, achieved: np.ndarray, goal: np.ndarray
     ) -> None:
         """Make `goal` [n, G] that of the rows `taken` [n], which achieved `achieved` [n, G]."""
         size = self.goal_size
         frames, after = (
             batch[key].view(-1, *self.storage.frame_shape).numpy()
-            for key in ("observation", ("next", "observation"))
+            for key in ("observation", "next_observation")
         )
-        columns = ("reward", "terminated", "truncated", "done")
-        reward, terminated, truncated, done = (batch["next", c].view(-1).numpy() for c in columns)
-        ended, was_done = terminated[taken], done[taken]
+        columns = ("reward", "terminated", "truncated")
+        reward, terminated, truncated = (batch[name].view(-1).numpy() for name in columns)
+        ended = terminated[taken]
+        was_done = ended | truncated[taken]
         ends = self.terminated(achieved, goal)
         rows = np.flatnonzero(ended)
         if len(rows):  # not by its goal: then by what no goal changes
             ends[rows] |= ~self.terminated(achieved[rows], after[taken[rows], -size:])
         frames[taken, -size:] = after[taken, -size:] = goal
         reward[taken] = self.reward(achieved, goal)
-        terminated[taken], done[taken] = ends, was_done | ends
-        truncated[taken] = was_done & ~ends
+        terminated[taken], truncated[taken] = ends, was_done & ~ends
 
     def _used(self) -> int:
         return int(self.storage._ring["size"][0])
