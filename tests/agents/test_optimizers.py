@@ -1,5 +1,7 @@
 """Steps from lists of gradients, against torch's own."""
 
+import copy
+
 import pytest
 import torch
 from torch import nn
@@ -48,7 +50,7 @@ def test_a_loaded_state_is_gone_on_with() -> None:
     later = FusedAdam(other.parameters(), lr=0.01)
     apply_gradients(later, 0, gradients_of(other, 9))  # a state that the loaded one replaces
     other.load_state_dict(own.state_dict())
-    later.load_state_dict(adam.state_dict())
+    later.load_state_dict(copy.deepcopy(adam.state_dict()))
     for net, optimizer in ((own, adam), (other, later)):
         apply_gradients(optimizer, 0, gradients_of(net, 1))
     assert same(own, other)
