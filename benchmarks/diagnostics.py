@@ -54,9 +54,6 @@ class Switch(lightning.Callback):
         self.on = not self.on
         self.run.recorder.diagnostics = diagnostics if self.on else None
         self.run.stream.memory.observers = [diagnostics] if self.on else []
-        trainer_steps = self.run.data.steps
-        others = [each for each in trainer_steps.listeners if each is not diagnostics]
-        trainer_steps.listeners = [*others, diagnostics] if self.on else others
         self.started, self.steps = time.process_time(), steps
 
 

@@ -64,7 +64,7 @@ def make(task: str, overrides: list[str]) -> Callable[[], None]:
 
     def learn() -> None:
         for _ in range(UPDATES):
-            agent.learn(memory.sample(32, 1))
+            agent.update(memory.draw(32, 1))
 
     return learn
 

@@ -1,14 +1,15 @@
 """What every agent does in a Trainer step, and what it reads of a batch."""
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import lightning
+import numpy as np
 import torch
-from tensordict import TensorDict
 
 from rlmem.collect.module import Rounds
+from rlmem.memories.base.batch import Batch
 from rlmem.settings import Settings, setting
 
 
@@ -30,6 +31,9 @@ class AgentSettings(Settings):
 class Learner(lightning.LightningModule):
     """Learns from the batches of a Trainer step as they come; optimizes by itself.
 
+    A subclass says how it learns (`update`) and plays (`act`, `explore`, `epsilon`). Its networks
+    rest in evaluation mode and are in training mode while it learns.
+
     Attributes:
         discrete: whether its actions are numbers; else they are points of a box.
         has_action_values: whether `online` gives the values of all actions of a state.
@@ -42,31 +46,43 @@ class Learner(lightning.LightningModule):
         super().__init__()
         self.automatic_optimization = False
 
-    def training_step(self, rounds: Rounds, batch_idx: int) -> dict[str, Any]:
-        """Learn from each batch before the next is played for; what `learn` gave of the last."""
-        outputs: dict[str, Any] = {}
+    def training_step(self, rounds: Rounds, batch_idx: int) -> dict[str, torch.Tensor]:
+        """Learn from each batch before the next is played for; what `update` gave of the last
+        (nothing where the last round drew none)."""
+        outputs: dict[str, torch.Tensor] = {}
         for batch in rounds:
-            outputs = self.learn(batch)
-            rounds.learned(batch, outputs)
+            outputs = {}
+            if batch:
+                outputs = self.update(batch)
+                rounds.learned(batch, outputs)
+            self.round_ended(rounds.episodes_ended)
         return outputs
 
-    def learn(self, batch: TensorDict) -> dict[str, Any]:
-        """Gradient steps on a batch [U, B], U >= 0.
+    def update(self, batch: Batch) -> dict[str, torch.Tensor]:
+        """Gradient steps on U minibatches [U, B].
 
         Returns:
-            `td_error` float32 [U, B] and `loss` [U], detached.
+            `loss` [U] and `td_error` [U, B], detached; where it gives `priority` [U, B], a
+            prioritized memory takes that in place of the TD errors.
         """
         raise NotImplementedError
 
+    def round_ended(self, episodes_ended: int) -> None:
+        """A round is played and learned from, in which so many episodes ended."""
 
-def drop_gradients(parameters: Iterable[torch.Tensor]) -> None:
-    """What `optimizer.zero_grad()` does, without its profiling, which costs more."""
-    for parameter in parameters:
-        parameter.grad = None
+    def columns(self) -> Mapping[str, tuple[tuple[int, ...], Any]]:
+        """Name -> (shape, dtype) of what `explore` gives of each transition beside its action."""
+        return {}
+
+    def explore(
+        self, observation: np.ndarray, epsilon: float, rng: np.random.Generator
+    ) -> np.ndarray:
+        """What training plays: actions [E, ...] for observations [E, ...]."""
+        raise NotImplementedError
 
 
-def read_batch(batch: TensorDict, discounts: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """The columns of a batch [U, B] that need no gradient, for all U minibatches at once.
+def minibatches(batch: Batch, discounts: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """The columns of a batch that every loss reads.
 
     Args:
         discounts: [n_step + 1], gamma to the power of the steps that a transition spans.
@@ -76,11 +92,11 @@ def read_batch(batch: TensorDict, discounts: torch.Tensor) -> tuple[torch.Tensor
         discount is 0 where the episode terminated, and there only: a truncated one is bootstrapped
         from.
     """
-    following: Any = batch["next"]
+    discount = discounts.take(batch["steps_to_next"]).masked_fill_(batch["terminated"], 0)
     return (
         batch["observation"],
-        following["observation"],
-        following["reward"],
-        discounts.take(batch["steps_to_next"]).masked_fill_(following["terminated"], 0),
+        batch["next_observation"],
+        batch["reward"],
+        discount,
         batch["weight"],
     )

@@ -14,12 +14,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from tensordict import TensorDict
 from torch import nn
 
-from rlmem.agents.base import AgentSettings, Learner, drop_gradients, read_batch
+from rlmem.agents.base import AgentSettings, Learner, minibatches
+from rlmem.agents.optimizers import FusedAdam, apply_gradients
 from rlmem.collect.collector import derive_seed
 from rlmem.errors import UserError
+from rlmem.memories.base.batch import Batch
 from rlmem.networks import Actor, Critic
 from rlmem.registry import part
 from rlmem.settings import Settings, setting
@@ -131,8 +132,7 @@ class DDPG(Learner):
         self.register_buffer("discounts", discounts, persistent=False)
         self.register_buffer("box", box, persistent=False)
         self.grad_steps = 0
-        # One optimizer, stepped for the critics and then for the actor: it passes over parameters
-        # that have no gradient.
+        # One optimizer of two groups, which are stepped one after the other.
         groups = [
             {
                 "params": list(self.critics.parameters()),
@@ -141,10 +141,11 @@ class DDPG(Learner):
             },
             {"params": list(self.actor.parameters()), "lr": cfg.actor_lr},
         ]
-        self.optimizer = torch.optim.Adam(groups, fused=True)
+        self.optimizer = FusedAdam(groups)
         # Lists that the hot loop would make anew at each update.
-        self._actor_parameters = list(self.actor.parameters())
-        self._online: list[torch.Tensor] = [*self.critics.parameters(), *self._actor_parameters]
+        self._actor_weights = list(self.actor.parameters())
+        self._critic_weights = list(self.critics.parameters())
+        self._online: list[torch.Tensor] = [*self._critic_weights, *self._actor_weights]
         self._targets: list[torch.Tensor] = [
             *self.target_critics.parameters(),
             *self.target_actor.parameters(),
@@ -205,19 +206,17 @@ class DDPG(Learner):
             action = np.where(random[:, None], uniform, action)
         return np.clip(action, self.low, self.high).astype(np.float32)
 
-    def learn(self, batch: TensorDict) -> dict[str, Any]:
+    def update(self, batch: Batch) -> dict[str, torch.Tensor]:
         """U gradient steps on a batch [U, B].
 
         Returns:
             `td_error` float32 [U, B] (target - Q, before each step; of twin critics the larger
             one) and `loss` [U], the critics'; both detached.
         """
-        if batch.shape[0] == 0:
-            return {"td_error": torch.empty(batch.shape), "loss": torch.empty(0)}
         columns = (
             batch["action"],
             self._target_noise(batch["action"]),
-            *read_batch(batch, self.discounts),
+            *minibatches(batch, self.discounts),
         )
         td_errors, losses = [], []
         for number, row in enumerate(zip(*columns, strict=True), start=self.grad_steps + 1):
@@ -253,20 +252,17 @@ class DDPG(Learner):
         td_errors = [target - critic(observation, action) for critic in self.critics]
         loss = sum((weight * error.square()).mean() for error in td_errors)
         assert isinstance(loss, torch.Tensor)
-        # The raw optimizer: Lightning's wrapper costs a tenth of a small network's step.
-        drop_gradients(self._online)
-        loss.backward()
-        self.optimizer.step()
+        gradients = torch.autograd.grad(loss, self._critic_weights)
+        apply_gradients(self.optimizer, 0, gradients)
         autocast = torch.is_autocast_enabled(observation.device.type)
         if autocast:
             # The Trainer's autocast region spans all updates and caches the weights' bf16 copies.
             torch.clear_autocast_cache()
         if update_policy:
-            drop_gradients(self._online)
             value = self.critics[0](observation, self.actor(observation))
-            # Only the actor's gradients: the critics' would be worked out and thrown away.
-            (weight * value).mean().neg().backward(inputs=self._actor_parameters)
-            self.optimizer.step()
+            gain = (weight * value).mean().neg()
+            gradients = torch.autograd.grad(gain, self._actor_weights)
+            apply_gradients(self.optimizer, 1, gradients)
             self._move_targets()
             if autocast:
                 torch.clear_autocast_cache()

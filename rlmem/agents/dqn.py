@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from tensordict import TensorDict
 
-from rlmem.agents.base import AgentSettings, Learner, drop_gradients, read_batch
+from rlmem.agents.base import AgentSettings, Learner, minibatches
+from rlmem.agents.optimizers import apply_gradients, make_optimizer
 from rlmem.errors import UserError
+from rlmem.memories.base.batch import Batch
 from rlmem.networks import QNetworkSettings, make_network
 from rlmem.networks.base import check_kind
 from rlmem.registry import part
@@ -119,14 +120,13 @@ class DQN(Learner):
         self.discounts: torch.Tensor
         self.register_buffer("discounts", discounts, persistent=False)
         self.grad_steps = 0
-        # In gradient steps, as the agent sees no environment; None: someone else says when.
+        # In gradient steps; None: when episodes end.
         self.target_update_every = (
             None
             if cfg.target_update_every == "episode"
             else max(1, round(cfg.target_update_every / cfg.train_every))
         )
-        self.optimizer = make_optimizer(cfg, self.online)
-        self._weights = list(self.online.parameters())  # made once, not at each update
+        self.optimizer = make_optimizer(cfg.optimizer, self.online, cfg.lr, cfg.adam_eps)
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """That of the online network."""
@@ -162,7 +162,7 @@ class DQN(Learner):
 
     explore = act  # training and evaluation differ in epsilon only
 
-    def learn(self, batch: TensorDict) -> dict[str, Any]:
+    def update(self, batch: Batch) -> dict[str, torch.Tensor]:
         """One gradient step on each of U minibatches [U, B], or E where the batch has
         `consolidation` states [U, E, B', *observation_shape] of weight `consolidation_weight` [U].
 
@@ -171,10 +171,8 @@ class DQN(Learner):
             `consolidation_loss` [U] without its weight: before each minibatch's first step,
             detached.
         """
-        if batch.shape[0] == 0:
-            return {"td_error": torch.empty(batch.shape), "loss": torch.empty(0)}
-        columns: list[Any] = [batch["action"].unsqueeze(-1), *read_batch(batch, self.discounts)]
-        if "consolidation" in batch.keys():  # noqa: SIM118 (a TensorDict is iterated by rows)
+        columns = [batch["action"].unsqueeze(-1), *minibatches(batch, self.discounts)]
+        if "consolidation" in batch:
             columns += [batch["consolidation"], batch["consolidation_weight"]]
         found = []
         for number, row in enumerate(zip(*columns, strict=True), start=self.grad_steps + 1):
@@ -184,6 +182,11 @@ class DQN(Learner):
         self.grad_steps += len(found)
         outputs = {name: torch.stack([values[name] for values in found]) for name in found[0]}
         return outputs | {"td_error": outputs["td_error"].squeeze(-1)}
+
+    def round_ended(self, episodes_ended: int) -> None:
+        """Copy the target network at the end of episodes, where it is copied then."""
+        if episodes_ended and self.target_update_every is None:
+            self.update_target()
 
     @torch.no_grad()
     def update_target(self) -> None:
@@ -256,21 +259,9 @@ class DQN(Learner):
         return td_error, (weight * loss).mean()
 
     def _step(self, loss: torch.Tensor) -> None:
-        # The raw optimizer: Lightning's wrapper costs a tenth of a small network's step.
-        drop_gradients(self._weights)
-        loss.backward()
-        if self.cfg.max_grad_norm is not None:
-            torch.nn.utils.clip_grad_norm_(self._weights, self.cfg.max_grad_norm)
-        self.optimizer.step()
+        weights = self.optimizer.param_groups[0]["params"]
+        gradients = torch.autograd.grad(loss, weights)
+        apply_gradients(self.optimizer, 0, gradients, self.cfg.max_grad_norm)
         if torch.is_autocast_enabled(loss.device.type):
             # The Trainer's autocast region spans all updates and caches the weights' bf16 copies.
             torch.clear_autocast_cache()
-
-
-def make_optimizer(cfg: Any, network: torch.nn.Module) -> torch.optim.Optimizer:
-    """Adam, or RMSProp as the first DQN had it (Mnih et al. 2015)."""
-    if cfg.optimizer == "rmsprop":
-        return torch.optim.RMSprop(
-            network.parameters(), lr=cfg.lr, alpha=0.95, eps=0.01, centered=True
-        )
-    return torch.optim.Adam(network.parameters(), lr=cfg.lr, eps=cfg.adam_eps, fused=True)

@@ -5,13 +5,14 @@ stand 12 bytes a slot: which transition was written there last, and which miniba
 last. They are no part of the memory and do not count as its bytes.
 """
 
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 import torch
-from tensordict import TensorDict
 
-from rlmem.memories.base.observer import MemoryObserver
+from rlmem.memories.base.batch import Batch
+from rlmem.memories.base.observer import Observer
 from rlmem.memories.base.serialize import State
 from rlmem.memories.memory import ReplayMemory
 
@@ -79,7 +80,7 @@ class _Draw(NamedTuple):
         return values
 
 
-class ReplayDiagnostics(MemoryObserver):
+class ReplayDiagnostics(Observer):
     """Follows what a memory holds and draws, and describes it when asked for a row.
 
     Args:
@@ -94,7 +95,8 @@ class ReplayDiagnostics(MemoryObserver):
         self._written, self._drawn = np.empty(0, np.int64), np.empty(0, np.int32)
         self._used = 0  # slots
         self._minibatches = 0
-        self._newest: tuple[dict[str, torch.Tensor], TensorDict] | None = None
+        # Overwritten by the next draw, of which `learned` is told before any row is made.
+        self._newest: tuple[Mapping[str, torch.Tensor], Batch] | None = None
         self._draw: _Draw | None = None  # the newest
         self._values: dict[str, float] = {}  # of the newest minibatch, once described
 
@@ -133,10 +135,9 @@ class ReplayDiagnostics(MemoryObserver):
         )
         self._drawn[newest] = self._minibatches
 
-    def learned(self, batch: TensorDict, outputs: dict[str, Any]) -> None:
-        """Keep what the agent learned from; a round may have no minibatch."""
-        if batch.shape[0]:
-            self._newest = outputs, batch
+    def learned(self, batch: Batch, outputs: Mapping[str, torch.Tensor]) -> None:
+        """Keep what the agent learned from."""
+        self._newest = outputs, batch
 
     def columns(self) -> dict[str, float | None]:
         """A row: the newest minibatch since the last row, and the share of the items held that was

@@ -254,7 +254,7 @@ class Recorder(lightning.Callback):
             own |= transform.metrics()
         if self.diagnostics:
             return self.diagnostics.columns() | own
-        return {"loss": float(outputs["loss"][-1]) if len(outputs["loss"]) else None, **own}
+        return {"loss": float(outputs["loss"][-1]) if outputs else None, **own}
 
     def _memory(self) -> dict[str, Any]:
         memory = self.stream.memory

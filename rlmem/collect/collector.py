@@ -11,19 +11,21 @@ and replays those actions, so that a resumed run sees the frames that an uninter
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from tensordict import TensorDict
 
 from rlmem.collect.episodes import Episode, EpisodeTracker
 from rlmem.envs import EnvStepper, FrameStack
+from rlmem.memories.base.batch import Batch
 from rlmem.memories.base.serialize import State
+from rlmem.memories.base.storage import Block
 from rlmem.memories.memory import ReplayMemory
 
-Policy = Callable[[np.ndarray, float, np.random.Generator], np.ndarray]
+Columns = Mapping[str, tuple[tuple[int, ...], Any]]  # name -> shape of a row, dtype
+Policy = Callable[[np.ndarray, float, np.random.Generator], Any]
 
 
 @dataclass(frozen=True)
@@ -48,14 +50,16 @@ def derive_seed(*parts: int) -> int:
 
 
 class EnvStepStream:
-    """Iterable of batches TensorDict [U, B]; [0, B] while the memory is not ready.
+    """Iterable of batches of U minibatches, one a round; empty while the memory is not ready.
 
     Args:
         env: the vector environment.
         memory: takes the transitions, gives the batches.
-        policy: (observation [E, ...], epsilon, rng) -> actions int64 [E] or float32 [E, A].
+        policy: (observation [E, ...], epsilon, rng) -> actions int64 [E] or float32 [E, A]; with
+            `columns`, (actions, {name: rows [E, ...]}).
         epsilon: env steps -> probability of a random action.
         config: see `StreamConfig`.
+        columns: what the policy gives of each transition beside its action.
     """
 
     def __init__(
@@ -65,6 +69,7 @@ class EnvStepStream:
         policy: Policy,
         epsilon: Callable[[int], float],
         config: StreamConfig,
+        columns: Columns | None = None,
     ) -> None:
         self.env, self.memory, self.config = env, memory, config
         self.policy, self.epsilon = policy, epsilon
@@ -72,14 +77,23 @@ class EnvStepStream:
         self.episodes = EpisodeTracker(env.spec.num_envs)
         self.env_steps = 0
         self.stop_requested = False  # the run ends before its next Trainer step
-        self.episode_ended = False  # in the last round
+        self.episodes_ended = 0  # in the last round
         self.seconds = {"act": 0.0, "env": 0.0, "insert": 0.0, "sample": 0.0}
         self._step_began = 0  # env_steps when the Trainer step began
         self._rng = np.random.default_rng(derive_seed(config.seed, 1))
         self._seeded_at = -1  # env_steps when the envs were seeded; -1: seed before the next step
-        self._actions: list[np.ndarray] = []  # since then, [E, ...] of this dtype each
-        self._action_dtype = np.float32 if env.spec.continuous else np.int16
+        # Actions since then, the first `_played` rows [E, ...]; one array, as they become many.
+        spec = env.spec
+        held = np.uint8 if spec.num_actions <= 256 else np.int64
+        shape = (1024, spec.num_envs, *spec.action_shape)
+        self._actions = np.empty(shape, np.float32 if spec.continuous else held)
+        self._played = 0
         self._frames = np.empty(0)
+        self._block = self._make_block(columns or {})
+        self._turns = [
+            self._block.rows(slice(turn * spec.num_envs, (turn + 1) * spec.num_envs))
+            for turn in range(config.vector_steps)
+        ]
 
     @property
     def frames(self) -> int:
@@ -114,101 +128,104 @@ class EnvStepStream:
     def __iter__(self) -> "EnvStepStream":
         return self
 
-    def __next__(self) -> TensorDict:
+    def __next__(self) -> Batch:
         if self.over:
             raise StopIteration
         self._collect()
         return self._draw()
 
-    def _draw(self) -> TensorDict:
+    def _make_block(self, columns: Columns) -> Block:
+        """Arrays of a round's N = V x E transitions, which each round fills anew."""
+        spec, turns = self.env.spec, self.config.vector_steps
+        n = turns * spec.num_envs
+        more = dict(columns)
+        if spec.goal is not None:
+            more["achieved_goal"] = (spec.goal.size,), np.float32
+        return Block(
+            observation=np.empty((n, *spec.frame_shape), spec.dtype),
+            action=np.empty((n, *spec.action_shape), np.float32 if spec.continuous else np.int64),
+            next_observation=np.empty((n, *spec.frame_shape), spec.dtype),
+            reward=np.empty(n, np.float32),
+            terminated=np.empty(n, np.bool_),
+            truncated=np.empty(n, np.bool_),
+            env_id=np.tile(np.arange(spec.num_envs), turns),
+            columns={name: np.empty((n, *shape), dtype) for name, (shape, dtype) in more.items()},
+        )
+
+    def _draw(self) -> Batch:
         config, started = self.config, time.perf_counter()
         batches = self.memory.available(config.batch_size, config.updates)
         if self.env_steps < config.learning_starts or batches == 0:
-            return TensorDict({}, batch_size=[0, config.batch_size])
+            return {}
         self.memory.anneal(self.env_steps)
-        batch = self.memory.sample(config.batch_size, batches)
+        batch = self.memory.draw(config.batch_size, batches)
         self.seconds["sample"] += time.perf_counter() - started
         return batch
 
     def _collect(self) -> None:
         """Step the envs `vector_steps` times and write the transitions as one block."""
-        rows = []
-        episodes, began = self.episodes.count, self.env_steps
+        episodes, began, seconds = self.episodes.count, self.env_steps, self.seconds
         if self._seeded_at < 0:
             self._seed_envs()
-        for _ in range(self.config.vector_steps):
-            started = time.perf_counter()
-            action = self.policy(self.stack.observation, self.epsilon(self.env_steps), self._rng)
+        clock = time.perf_counter()
+        for rows in self._turns:
+            played = self.policy(self.stack.observation, self.epsilon(self.env_steps), self._rng)
+            if isinstance(played, tuple):
+                played, columns = played
+                for name, values in columns.items():
+                    rows.columns[name][...] = values
             acted = time.perf_counter()
-            rows.append(self._step(action))
-            self.seconds["act"] += acted - started
-            self.seconds["env"] += time.perf_counter() - acted
-        self.episode_ended = self.episodes.count > episodes
+            self._step(played, rows)
+            seconds["act"] += acted - clock
+            clock = time.perf_counter()
+            seconds["env"] += clock - acted
+        self.episodes_ended = self.episodes.count - episodes
         every = self.config.reseed_every
         if self.env_steps // every > began // every:
-            self._cut(rows[-1])
-        started = time.perf_counter()
-        self.memory.extend(self._block(rows))
-        self.seconds["insert"] += time.perf_counter() - started
+            self._cut(self._turns[-1])
+        self._shape_rewards()
+        self.memory.extend(self._block)
+        seconds["insert"] += time.perf_counter() - clock
 
-    def _step(self, action: np.ndarray) -> dict[str, np.ndarray]:
+    def _step(self, action: np.ndarray, rows: Block) -> None:
+        """Step the envs once; the transitions are written to `rows`."""
+        rows.observation[...] = self._frames
+        rows.action[...] = action
         step = self.env.step(action)
-        before = self._frames
         self._frames = step.observation
+        rows.next_observation[...] = step.next_observation
+        rows.reward[...] = step.reward
+        rows.terminated[...] = step.terminated
+        rows.truncated[...] = step.truncated
+        if step.achieved_goal is not None:
+            rows.columns["achieved_goal"][...] = step.achieved_goal
         done = step.terminated | step.truncated
         self.stack.push(step.observation, done)
         self.env_steps += len(action)
         self.episodes.push(self.env_steps, step.reward, done)
-        self._actions.append(action.astype(self._action_dtype))
-        goal = {} if step.achieved_goal is None else {"achieved_goal": step.achieved_goal}
-        return {
-            **goal,
-            "observation": before,
-            "action": action,
-            "next_observation": step.next_observation,
-            "reward": step.reward,
-            "terminated": step.terminated,
-            "truncated": step.truncated,
-        }
+        if self._played == len(self._actions):
+            self._actions = np.concatenate((self._actions, np.empty_like(self._actions)))
+        self._actions[self._played] = action
+        self._played += 1
 
-    def _block(self, rows: list[dict[str, np.ndarray]]) -> dict[str, Any]:
-        """Rows of E transitions as one time-major block."""
-        flat = {
-            name: rows[0][name] if len(rows) == 1 else np.concatenate([r[name] for r in rows])
-            for name in rows[0]
-        }
-        reward = flat["reward"]
-        if self.config.reward_clip:
-            reward = np.clip(reward, -1.0, 1.0)
-        if self.config.terminal_reward is not None:
-            reward = np.where(flat["terminated"], self.config.terminal_reward, reward)
-        num_envs = self.env.spec.num_envs
-        goal = {name: flat[name] for name in ("achieved_goal",) if name in flat}
-        return {
-            "observation": flat["observation"],
-            "action": flat["action"],
-            "env_id": np.tile(np.arange(num_envs), len(rows)),
-            "next": {
-                "observation": flat["next_observation"],
-                "reward": reward[:, None],
-                "terminated": flat["terminated"][:, None],
-                "truncated": flat["truncated"][:, None],
-                **goal,
-            },
-        }
+    def _shape_rewards(self) -> None:
+        """Rewards as they are learned from; episodes count those of the environment."""
+        block, config = self._block, self.config
+        if config.reward_clip:
+            np.clip(block.reward, -1.0, 1.0, out=block.reward)
+        if config.terminal_reward is not None:
+            block.reward[block.terminated] = config.terminal_reward
 
     def _seed_envs(self) -> None:
-        self._seeded_at = self.env_steps
-        self._actions = []
+        self._seeded_at, self._played = self.env_steps, 0
         self._frames = self.env.reset(derive_seed(self.config.seed, 2, self._seeded_at))
         self.stack.reset(self._frames)
         self.episodes.reset()
 
-    def _cut(self, row: dict[str, np.ndarray]) -> None:
+    def _cut(self, rows: Block) -> None:
         """End all running episodes by truncation; the envs start anew before the next step."""
-        row["truncated"] = row["truncated"] | ~row["terminated"]
-        self._seeded_at = -1
-        self._actions = []
+        rows.truncated[...] |= ~rows.terminated
+        self._seeded_at, self._played = -1, 0
 
     def finished_episodes(self) -> list[Episode]:
         """Episodes that ended since the last call."""
@@ -216,12 +233,10 @@ class EnvStepStream:
 
     def state_dict(self) -> dict[str, Any]:
         """Counters, RNG and the actions that lead from the last seeding to here."""
-        spec = self.env.spec
-        no_actions = np.empty((0, spec.num_envs, *spec.action_shape), self._action_dtype)
         return {
             "env_steps": self.env_steps,
             "seeded_at": self._seeded_at,
-            "actions": np.stack(self._actions) if self._actions else no_actions,
+            "actions": self._actions[: self._played],
             "rng": self._rng.bit_generator.state,
             "episodes": self.episodes.count,
             "recent_returns": list(self.episodes.recent_returns),
@@ -246,7 +261,7 @@ class EnvStepStream:
             self.env_steps = seeded_at
             self._seed_envs()
             for action in actions:
-                self._step(action)
+                self._step(action, self._turns[0])
         self.env_steps = self._step_began = int(state_dict["env_steps"])
         self._rng.bit_generator.state = state_dict["rng"]
         self.episodes.drain()

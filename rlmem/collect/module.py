@@ -1,21 +1,13 @@
 """The Lightning data module around the env-stepping stream."""
 
 import contextlib
-from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from collections.abc import Iterator, Mapping
 
 import lightning
 import torch
-from tensordict import TensorDict
 
 from rlmem.collect.collector import EnvStepStream
-
-
-class UpdateListener(Protocol):
-    """Who wants to know what an agent learned before the next round is played."""
-
-    def learned(self, batch: TensorDict, outputs: dict[str, Any]) -> None:
-        """Take a batch [U, B], U >= 0, and what the agent returned of it."""
+from rlmem.memories.base.batch import Batch
 
 
 class Rounds:
@@ -24,31 +16,48 @@ class Rounds:
     Args:
         stream: plays and draws.
         count: rounds; fewer where the run is over before.
-        listeners: told of each batch once the agent has learned from it.
     """
 
-    def __init__(
-        self, stream: EnvStepStream, count: int, listeners: Sequence[UpdateListener]
-    ) -> None:
-        self.stream, self.count, self.listeners = stream, count, listeners
+    def __init__(self, stream: EnvStepStream, count: int) -> None:
+        self.stream, self.count = stream, count
         self.device = torch.device("cpu")
 
-    def __iter__(self) -> Iterator[TensorDict]:
+    def __iter__(self) -> Iterator[Batch]:
         kind = self.device.type
         # Only learning is done in the Trainer's lower precision, not playing and embedding.
         autocast = torch.is_autocast_enabled(kind)
         full = torch.autocast(kind, enabled=False) if autocast else contextlib.nullcontext()
+        copied: torch.cuda.Event | None = None
         for _ in range(self.count):
+            if copied is not None:  # the next draw overwrites what a GPU may still be copying
+                copied.synchronize()
             with full:
                 batch = next(self.stream, None)
             if batch is None:
                 return
-            yield batch if kind == "cpu" else batch.to(self.device, non_blocking=True)
+            if kind != "cpu":
+                batch = self._moved(batch)
+                if kind == "cuda":
+                    copied = torch.cuda.Event()
+                    copied.record()
+            yield batch
 
-    def learned(self, batch: TensorDict, outputs: dict[str, Any]) -> None:
-        """Tell the listeners, in their order."""
-        for listener in self.listeners:
-            listener.learned(batch, outputs)
+    def _moved(self, batch: Batch) -> Batch:
+        """A batch on the device; its indices stay with the memory on the CPU."""
+        pinned = self.device.type == "cuda"
+        return {
+            name: column if name == "index" else column.to(self.device, non_blocking=pinned)
+            for name, column in batch.items()
+        }
+
+    @property
+    def episodes_ended(self) -> int:
+        """Episodes that ended in the last round."""
+        return self.stream.episodes_ended
+
+    def learned(self, batch: Batch, outputs: Mapping[str, torch.Tensor]) -> None:
+        """Tell the memory, before the next round is played."""
+        self.stream.memory.learned(batch, outputs)
 
 
 class TrainerSteps:
@@ -57,10 +66,8 @@ class TrainerSteps:
     It has a length, because Lightning prefetches an item of an iterable without one.
     """
 
-    def __init__(
-        self, stream: EnvStepStream, rounds: int, listeners: Sequence[UpdateListener]
-    ) -> None:
-        self.stream, self.rounds, self.listeners = stream, rounds, listeners
+    def __init__(self, stream: EnvStepStream, rounds: int) -> None:
+        self.stream, self.rounds = stream, rounds
 
     def __len__(self) -> int:
         """Trainer steps left; with `max_episodes` there may be fewer."""
@@ -73,7 +80,7 @@ class TrainerSteps:
         if self.stream.stop_requested or self.stream.over:
             raise StopIteration
         self.stream.begin_step()
-        return Rounds(self.stream, self.rounds, self.listeners)
+        return Rounds(self.stream, self.rounds)
 
 
 class EnvStepDataModule(lightning.LightningDataModule):
@@ -83,14 +90,11 @@ class EnvStepDataModule(lightning.LightningDataModule):
         stream: see `EnvStepStream`. There are no DataLoader workers: each would copy the memory.
         rounds: rounds of playing and learning a Trainer step, which costs some 0.2 ms by itself;
             what is learned is the same whatever their number.
-        listeners: see `Rounds`.
     """
 
-    def __init__(
-        self, stream: EnvStepStream, rounds: int = 1, listeners: Sequence[UpdateListener] = ()
-    ) -> None:
+    def __init__(self, stream: EnvStepStream, rounds: int = 1) -> None:
         super().__init__()
-        self.steps = TrainerSteps(stream, rounds, listeners)
+        self.steps = TrainerSteps(stream, rounds)
 
     def train_dataloader(self) -> TrainerSteps:
         """The Trainer steps left."""
@@ -101,4 +105,5 @@ class EnvStepDataModule(lightning.LightningDataModule):
     ) -> Rounds:
         """Name the device of batches that are not drawn yet."""
         batch.device = device
+        batch.stream.memory.pinned = device.type == "cuda"
         return batch

@@ -42,6 +42,9 @@ class FrameStack:
             frames: [E, *frame_shape], the frames after autoreset.
             done: bool [E], terminated | truncated: these stacks start anew with their frame.
         """
+        if self._slots.shape[1] == 1:
+            self._observation[...] = frames
+            return self._observation
         # Slot by slot: an overlapping copy in one go would make numpy allocate a temporary.
         for slot in range(self._slots.shape[1] - 1):
             self._slots[:, slot] = self._slots[:, slot + 1]

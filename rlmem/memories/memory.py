@@ -5,7 +5,7 @@ several minibatches at once, counts every byte, and saves without pickle. The pa
 parts and work in a `ReplayBuffer` as they are.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,8 @@ import numpy as np
 import torch
 from tensordict import TensorDict
 
-from rlmem.memories.base.observer import MemoryObserver
+from rlmem.memories.base.batch import Batch, as_tensordict
+from rlmem.memories.base.observer import Observer
 from rlmem.memories.base.serialize import load_state, save_state
 from rlmem.memories.base.storage import ReplayStorage
 from rlmem.memories.samplers.base import ReplaySampler, as_index
@@ -33,7 +34,9 @@ class ReplayMemory:
         transforms: what each batch goes through, in this order.
 
     Attributes:
-        observers: are told of what is written, forgotten and drawn; they are no part of the memory.
+        observers: are told of what is written, forgotten, drawn and learned; they are no part of
+            the memory.
+        pinned: whether drawn batches lie in memory that a GPU copies from by itself.
 
     Example:
         >>> import numpy as np
@@ -61,7 +64,11 @@ class ReplayMemory:
     ) -> None:
         self.storage, self.sampler, self.writer = storage, sampler, writer
         self.transforms = tuple(transforms)
-        self.observers: list[MemoryObserver] = []
+        self.observers: list[Observer] = []
+        self.pinned = False
+        self._shape: tuple[int, ...] = ()  # of the indices drawn last, and their arrays
+        self._buffers: Any = None
+        self._ones = torch.empty(0)
         self.generator = torch.Generator().manual_seed(seed)
         self.transitions_seen = 0
         for part in (writer, *self.transforms):
@@ -136,7 +143,7 @@ class ReplayMemory:
         return self.sampler.available(self.storage, batch_size, num_batches)
 
     def sample(self, batch_size: int, num_batches: int | None = None) -> TensorDict:
-        """Draw minibatches, each on its own as the sampler defines it.
+        """Draw minibatches with TorchRL's keys, in tensors that are the caller's.
 
         Args:
             batch_size: transitions a minibatch, B.
@@ -149,21 +156,63 @@ class ReplayMemory:
         Raises:
             RuntimeError: the memory is empty.
         """
-        draws = [self.sampler.sample(self.storage, batch_size) for _ in range(num_batches or 1)]
-        index = draws[0][0] if num_batches is None else torch.stack([d[0] for d in draws])
+        batch = self._draw(batch_size, num_batches or 1, keep=True)
+        shape = tuple(batch["index"].shape)
+        # Columns that are not one a transition, as states to consolidate: a batch of size [U].
+        whole = all(column.shape[: len(shape)] == shape for column in batch.values())
+        shape = shape if whole else shape[:1]
+        if num_batches is None:
+            batch, shape = {name: column[0] for name, column in batch.items()}, shape[1:]
+        return as_tensordict(batch, shape)
+
+    def draw(self, batch_size: int, num_batches: int) -> Batch:
+        """Draw the minibatches of a round (`rlmem.memories.base.batch`).
+
+        Args:
+            batch_size: transitions a minibatch, B.
+            num_batches: minibatches, U.
+
+        Returns:
+            Columns [U, B, ...]. The tensors are the memory's own: the next draw overwrites them.
+
+        Raises:
+            RuntimeError: the memory is empty.
+        """
+        return self._draw(batch_size, num_batches, keep=False)
+
+    def _draw(self, batch_size: int, num_batches: int, keep: bool) -> Batch:
+        index, columns = self.sampler.draw(self.storage, batch_size, num_batches)
         for observer in self.observers:
-            observer.drawn(index.cpu().numpy().reshape(-1, batch_size))
-        batch = self.storage.get(index)
-        weights = [info["priority_weight"] for _, info in draws if "priority_weight" in info]
-        if weights:
-            weight = torch.cat(weights).reshape(*index.shape, 1)
+            observer.drawn(index)
+        shape = index.shape
+        if keep:
+            batch = self.storage.read(index)
+            weight = torch.ones(*shape, 1)
         else:
-            weight = torch.ones(*index.shape, 1)
-        batch.set("index", index)
-        batch.set("weight", weight)
+            if shape != self._shape:
+                self._shape, self._ones = shape, torch.ones(*shape, 1)
+                self._buffers = self.storage.buffers(shape, pinned=self.pinned)
+            batch = dict(self.storage.read(index, self._buffers))
+            weight = self._ones
+        batch["index"], batch["weight"] = torch.from_numpy(index), weight
+        for name, values in columns.items():
+            batch[name] = torch.from_numpy(values).unsqueeze(-1)
         for part in self.transforms:
             batch = part.apply(batch)
         return batch
+
+    def learned(self, batch: Batch, outputs: Mapping[str, torch.Tensor]) -> None:
+        """The agent learned from a batch: write priorities, tell transforms and observers.
+
+        Args:
+            batch: as it was drawn, `index` int64 [U, B].
+            outputs: `priority` or `td_error` [U, B] of the batch, for a prioritized memory.
+        """
+        if self.prioritized:
+            priority = outputs["priority"] if "priority" in outputs else outputs["td_error"]
+            self.update_priority(batch["index"], priority)
+        for part in (*self.transforms, *self.observers):
+            part.learned(batch, outputs)
 
     def anneal(self, env_steps: int) -> None:
         """Tell all schedules how far the run is."""

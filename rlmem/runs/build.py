@@ -59,7 +59,7 @@ def build_stream(
         max_episodes=run.trainer.max_episodes,
         terminal_reward=run.env.terminal_reward,
     )
-    return EnvStepStream(env, memory, agent.explore, agent.epsilon, config)
+    return EnvStepStream(env, memory, agent.explore, agent.epsilon, config, agent.columns())
 
 
 def build_env(run: TrainSettings) -> EnvStepper:

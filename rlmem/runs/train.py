@@ -17,11 +17,9 @@ from rlmem.callbacks.checkpoint import Checkpointing, find_checkpoint, load_chec
 from rlmem.callbacks.diagnostics import ReplayDiagnostics
 from rlmem.callbacks.evaluation import Evaluation
 from rlmem.callbacks.map_images import map_images
-from rlmem.callbacks.priorities import PriorityFeedback
 from rlmem.callbacks.progress import Progress, summary_table
 from rlmem.callbacks.records import Recorder
 from rlmem.callbacks.signals import StopOnSignal
-from rlmem.callbacks.targets import target_updates
 from rlmem.collect.collector import EnvStepStream
 from rlmem.collect.module import EnvStepDataModule
 from rlmem.collect.rollout import EvaluationResult
@@ -78,13 +76,7 @@ class Run:
             seed=cfg.seed,
             video_dir=run_dir / "videos" if evaluation.video else None,
         )
-        listeners = [
-            PriorityFeedback(memory),
-            *target_updates(cfg, self.stream, self.agent),
-            *memory.transforms,
-            *([self.diagnostics] if self.diagnostics else []),
-        ]
-        self.data = EnvStepDataModule(self.stream, cfg.trainer.rounds, listeners)
+        self.data = EnvStepDataModule(self.stream, cfg.trainer.rounds)
         self.progress = Progress(self.stream, self.recorder, cfg.log.progress)
         self.signals = StopOnSignal(self.stream)
         self.trainer = lightning.Trainer(

@@ -5,11 +5,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tensordict import TensorDict
 from torch import nn
 
 from rlmem.agents.ddpg import DDPG
 from rlmem.config import compose
+from rlmem.memories.base.batch import Batch
+from tests.agents.helpers import minibatch, part
 
 GAMMA = 0.9
 LOW, HIGH = np.array([-2.0, 0.0], np.float32), np.array([2.0, 1.0], np.float32)
@@ -42,7 +43,7 @@ def make_agent(*overrides: str, hidden: str = "[]", features: int = 3) -> DDPG:
     return agent
 
 
-def make_batch(updates: int = 1, rows: int = 6, **columns: Any) -> TensorDict:
+def make_batch(updates: int = 1, rows: int = 6, **columns: Any) -> Batch:
     """A random batch [U, B]; keywords fill whole columns."""
     rng = np.random.default_rng(0)
     shape = (updates, rows)
@@ -50,46 +51,40 @@ def make_batch(updates: int = 1, rows: int = 6, **columns: Any) -> TensorDict:
     def normal(*size: int) -> torch.Tensor:
         return torch.from_numpy(rng.normal(size=(*shape, *size)).astype(np.float32))
 
-    batch = TensorDict(
-        {
-            "observation": normal(3),
-            "action": torch.from_numpy(rng.uniform(LOW, HIGH, (*shape, 2)).astype(np.float32)),
-            "steps_to_next": torch.ones(*shape, 1, dtype=torch.int64),
-            "weight": torch.ones(*shape, 1),
-            "next": {
-                "observation": normal(3),
-                "reward": normal(1),
-                "terminated": torch.zeros(*shape, 1, dtype=torch.bool),
-                "truncated": torch.zeros(*shape, 1, dtype=torch.bool),
-            },
-        },
-        batch_size=shape,
-    )
+    batch = {
+        "observation": normal(3),
+        "action": torch.from_numpy(rng.uniform(LOW, HIGH, (*shape, 2)).astype(np.float32)),
+        "steps_to_next": torch.ones(*shape, 1, dtype=torch.int64),
+        "weight": torch.ones(*shape, 1),
+        "next_observation": normal(3),
+        "reward": normal(1),
+        "terminated": torch.zeros(*shape, 1, dtype=torch.bool),
+        "truncated": torch.zeros(*shape, 1, dtype=torch.bool),
+    }
     for name, value in columns.items():
-        home = batch["next"] if name in ("terminated", "truncated", "reward") else batch
-        home[name] = torch.full_like(home[name], value)
+        batch[name] = torch.full_like(batch[name], value)
     return batch
 
 
-def values(batch: TensorDict, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def values(batch: Batch, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Q_target(s', pi_target(s')) and Q(s, a) of critics with these weights, [critics, B] each."""
-    row = batch[0]
-    following = row["next", "observation"].numpy().astype(np.float64)
+    row = minibatch(batch)
+    following = row["next_observation"].numpy().astype(np.float64)
     action = CENTRE + HALF * np.tanh(following @ POLICY.T)
     online = np.concatenate([row["observation"].numpy(), row["action"].numpy()], 1)
     n = len(weights)
     return VALUES[:n] @ np.concatenate([following, action], 1).T, weights @ online.T
 
 
-def expected_td_error(batch: TensorDict, discount: float) -> np.ndarray:
+def expected_td_error(batch: Batch, discount: float) -> np.ndarray:
     """r + discount Q_target(s', pi_target(s')) - Q(s, a), [B]."""
     following, taken = values(batch, ONLINE[:1])
-    reward = batch[0]["next", "reward"].squeeze(-1).numpy()
+    reward = batch["reward"][0].squeeze(-1).numpy()
     return (reward + discount * following - taken)[0]
 
 
-def td_error_of(agent: DDPG, batch: TensorDict) -> np.ndarray:
-    return agent.learn(batch)["td_error"][0].numpy()
+def td_error_of(agent: DDPG, batch: Batch) -> np.ndarray:
+    return agent.update(batch)["td_error"][0].numpy()
 
 
 def flat(module: nn.Module) -> torch.Tensor:
@@ -127,10 +122,10 @@ def test_an_n_step_return_is_bootstrapped_by_gamma_to_the_steps_taken(steps: int
 def test_td3s_target_is_the_smaller_value_of_the_twins() -> None:
     batch = make_batch(rows=30)
     following, taken = values(batch, ONLINE)
-    reward = batch[0]["next", "reward"].squeeze(-1).numpy()
+    reward = batch["reward"][0].squeeze(-1).numpy()
     errors = reward + GAMMA * following.min(0) - taken  # [2, B], one target for both
     largest = np.where(np.abs(errors[0]) >= np.abs(errors[1]), *errors)
-    outputs = make_agent(*TD3).learn(batch)
+    outputs = make_agent(*TD3).update(batch)
     np.testing.assert_allclose(outputs["td_error"][0], largest, rtol=1e-4, atol=1e-5)
     assert outputs["loss"].tolist() == pytest.approx([(errors**2).mean(1).sum()], rel=1e-4)
 
@@ -141,7 +136,7 @@ def test_target_smoothing_stays_within_its_clip_and_the_box() -> None:
     assert noise.abs().amax((0, 1)).tolist() == pytest.approx(0.5 * HALF)
     seen = []
     agent.target_critics = nn.ModuleList([Spy(seen), Spy(seen)])
-    agent.learn(make_batch(rows=500))
+    agent.update(make_batch(rows=500))
     assert (seen[0] >= torch.from_numpy(LOW)).all()
     assert (seen[0] <= torch.from_numpy(HIGH)).all()
 
@@ -163,7 +158,7 @@ def test_td3_moves_policy_and_targets_at_every_second_update_only() -> None:
     for update in range(1, 5):
         parts = (agent.actor, agent.target_actor, agent.target_critics, agent.critics)
         before = [flat(part) for part in parts]
-        agent.learn(make_batch())
+        agent.update(make_batch())
         moved = [not torch.equal(a, flat(b)) for a, b in zip(before, parts, strict=True)]
         assert moved == [update % 2 == 0] * 3 + [True]
 
@@ -171,7 +166,7 @@ def test_td3_moves_policy_and_targets_at_every_second_update_only() -> None:
 def test_targets_move_by_tau_of_the_way() -> None:
     agent = make_agent(*PLAIN, "agent.tau=0.25")
     before = flat(agent.target_critics), flat(agent.target_actor)
-    agent.learn(make_batch())
+    agent.update(make_batch())
     online = flat(agent.critics), flat(agent.actor)
     targets = flat(agent.target_critics), flat(agent.target_actor)
     for old, new, target in zip(before, online, targets, strict=True):
@@ -189,7 +184,7 @@ def test_the_policy_climbs_the_critics_value_and_leaves_the_critic_alone() -> No
 
     first, critic = value(), flat(agent.critics)
     for _ in range(30):
-        agent.learn(batch)
+        agent.update(batch)
     assert value() > first + 0.1
     assert torch.allclose(critic, flat(agent.critics))
 
@@ -199,14 +194,14 @@ def test_the_loss_is_the_weighted_mean_square() -> None:
     batch["weight"] = torch.rand(1, 6, 1, generator=torch.Generator().manual_seed(0))
     weight = batch["weight"][0, :, 0].numpy()
     expected = (weight * expected_td_error(batch, GAMMA) ** 2).mean()
-    loss = make_agent().learn(batch)["loss"]
+    loss = make_agent().update(batch)["loss"]
     assert loss.tolist() == pytest.approx([expected], rel=1e-4)
 
 
 def test_transitions_of_weight_zero_teach_nothing() -> None:
     agent = make_agent()
     before = flat(agent.critics), flat(agent.actor)
-    agent.learn(make_batch(weight=0.0))
+    agent.update(make_batch(weight=0.0))
     assert torch.equal(before[0], flat(agent.critics))
     assert torch.equal(before[1], flat(agent.actor))
 
@@ -214,16 +209,9 @@ def test_transitions_of_weight_zero_teach_nothing() -> None:
 def test_weight_decay_pulls_at_the_critic_only() -> None:
     agent = make_agent("agent=ddpg", "env=reacher", "agent.critic_weight_decay=1")
     critic, actor = flat(agent.critics).abs().sum(), flat(agent.actor)
-    agent.learn(make_batch(weight=0.0))
+    agent.update(make_batch(weight=0.0))
     assert flat(agent.critics).abs().sum() < critic
     assert torch.equal(actor, flat(agent.actor))
-
-
-def test_an_empty_batch_does_nothing() -> None:
-    agent = make_agent()
-    outputs = agent.learn(TensorDict({}, batch_size=[0, 6]))
-    assert outputs["td_error"].shape == (0, 6)
-    assert agent.grad_steps == 0
 
 
 @pytest.mark.parametrize("kind", [PLAIN, ("agent=td3", "env=reacher")], ids=["ddpg", "td3"])
@@ -231,8 +219,8 @@ def test_minibatches_in_one_step_are_updates_one_after_the_other(kind: tuple[str
     together, apart = make_agent(*kind), make_agent(*kind)
     apart.load_state_dict(together.state_dict())
     batch = make_batch(updates=3, rows=8)  # torch draws normal numbers in blocks of 16
-    outputs = together.learn(batch)
-    parts = [apart.learn(batch[i : i + 1]) for i in range(3)]
+    outputs = together.update(batch)
+    parts = [apart.update(part(batch, slice(i, i + 1))) for i in range(3)]
     assert together.grad_steps == apart.grad_steps == 3
     assert torch.equal(outputs["td_error"], torch.cat([p["td_error"] for p in parts]))
     assert torch.equal(outputs["loss"], torch.cat([p["loss"] for p in parts]))
@@ -241,7 +229,7 @@ def test_minibatches_in_one_step_are_updates_one_after_the_other(kind: tuple[str
 
 def test_the_state_goes_on_with_the_same_smoothing_noise() -> None:
     agent, other = (make_agent("agent=td3", "env=reacher") for _ in range(2))
-    agent.learn(make_batch())
+    agent.update(make_batch())
     other.load_state_dict(agent.state_dict())
     action = torch.zeros(1, 4, 2)
     assert torch.equal(agent._target_noise(action), other._target_noise(action))
@@ -339,8 +327,8 @@ def test_the_agent_finds_the_best_action_of_a_one_step_task(kind: str) -> None:
         action = rng.uniform(LOW, HIGH, (8, 64, 2)).astype(np.float32)
         reward = -np.square(action - best(observation)).sum(-1, keepdims=True)
         batch["observation"], batch["action"] = map(torch.from_numpy, (observation, action))
-        batch["next", "reward"] = torch.from_numpy(reward.astype(np.float32))
-        agent.learn(batch)
+        batch["reward"] = torch.from_numpy(reward.astype(np.float32))
+        agent.update(batch)
     assert loss() < 0.3 * before
 
 
@@ -350,9 +338,9 @@ def test_updates_in_one_autocast_region_each_see_the_weights_of_the_one_before()
     apart.load_state_dict(together.state_dict())
     batch = make_batch(updates=2)
     with torch.autocast("cpu", torch.bfloat16):
-        together.learn(batch)
-    for row in (batch[:1], batch[1:]):
+        together.update(batch)
+    for row in (part(batch, slice(1)), part(batch, slice(1, 2))):
         with torch.autocast("cpu", torch.bfloat16):
-            apart.learn(row)
+            apart.update(row)
     assert torch.equal(flat(together.critics), flat(apart.critics))
     assert torch.equal(flat(together.actor), flat(apart.actor))

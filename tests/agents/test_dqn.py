@@ -5,10 +5,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tensordict import TensorDict
 
 from rlmem.agents.dqn import DQN
 from rlmem.config import compose
+from rlmem.memories.base.batch import Batch
+from tests.agents.helpers import minibatch, part
 
 GAMMA = 0.9
 ONLINE = np.array([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]])  # Q = ONLINE @ observation
@@ -29,45 +30,39 @@ def make_agent(*overrides: str) -> DQN:
     return agent
 
 
-def make_batch(updates: int = 1, rows: int = 6, **columns: Any) -> TensorDict:
+def make_batch(updates: int = 1, rows: int = 6, **columns: Any) -> Batch:
     """A random batch [U, B]; keywords fill whole columns."""
     rng = np.random.default_rng(0)
     shape = (updates, rows)
-    batch = TensorDict(
-        {
-            "observation": torch.from_numpy(rng.normal(size=(*shape, 2)).astype(np.float32)),
-            "action": torch.from_numpy(rng.integers(3, size=shape)),
-            "steps_to_next": torch.ones(*shape, 1, dtype=torch.int64),
-            "weight": torch.ones(*shape, 1),
-            "next": {
-                "observation": torch.from_numpy(rng.normal(size=(*shape, 2)).astype(np.float32)),
-                "reward": torch.from_numpy(rng.normal(size=(*shape, 1)).astype(np.float32)),
-                "terminated": torch.zeros(*shape, 1, dtype=torch.bool),
-                "truncated": torch.zeros(*shape, 1, dtype=torch.bool),
-            },
-        },
-        batch_size=shape,
-    )
+    batch = {
+        "observation": torch.from_numpy(rng.normal(size=(*shape, 2)).astype(np.float32)),
+        "action": torch.from_numpy(rng.integers(3, size=shape)),
+        "steps_to_next": torch.ones(*shape, 1, dtype=torch.int64),
+        "weight": torch.ones(*shape, 1),
+        "next_observation": torch.from_numpy(rng.normal(size=(*shape, 2)).astype(np.float32)),
+        "reward": torch.from_numpy(rng.normal(size=(*shape, 1)).astype(np.float32)),
+        "terminated": torch.zeros(*shape, 1, dtype=torch.bool),
+        "truncated": torch.zeros(*shape, 1, dtype=torch.bool),
+    }
     for name, value in columns.items():
-        home = batch["next"] if name in ("terminated", "truncated", "reward") else batch
-        home[name] = torch.full_like(home[name], value)
+        batch[name] = torch.full_like(batch[name], value)
     return batch
 
 
-def expected_td_error(batch: TensorDict, discount: float, double: bool = False) -> np.ndarray:
+def expected_td_error(batch: Batch, discount: float, double: bool = False) -> np.ndarray:
     """r + discount Q_target(s', a*) - Q(s, a), [B]."""
-    row = batch[0]
-    following = row["next", "observation"].numpy().astype(np.float64)
+    row = minibatch(batch)
+    following = row["next_observation"].numpy().astype(np.float64)
     q_next = following @ TARGET.T
     best = (following @ ONLINE.T if double else q_next).argmax(1)
     value = q_next[np.arange(len(best)), best]
     q = row["observation"].numpy().astype(np.float64) @ ONLINE.T
     taken = q[np.arange(len(best)), row["action"].numpy()]
-    return row["next", "reward"].squeeze(-1).numpy() + discount * value - taken
+    return row["reward"].squeeze(-1).numpy() + discount * value - taken
 
 
-def td_error_of(agent: DQN, batch: TensorDict) -> np.ndarray:
-    return agent.learn(batch)["td_error"][0].numpy()
+def td_error_of(agent: DQN, batch: Batch) -> np.ndarray:
+    return agent.update(batch)["td_error"][0].numpy()
 
 
 def same(left: Any, right: Any) -> bool:
@@ -112,7 +107,7 @@ def test_a_truncation_is_bootstrapped() -> None:
 def test_the_loss_is_the_weighted_mean_square() -> None:
     batch = make_batch()
     batch["weight"] = torch.rand(1, 6, 1, generator=torch.Generator().manual_seed(0))
-    loss = make_agent().learn(batch)["loss"]
+    loss = make_agent().update(batch)["loss"]
     weight = batch["weight"][0, :, 0].numpy()
     expected = (weight * expected_td_error(batch, GAMMA) ** 2).mean()
     assert loss.tolist() == pytest.approx([expected], rel=1e-5)
@@ -120,7 +115,7 @@ def test_the_loss_is_the_weighted_mean_square() -> None:
 
 def test_the_huber_loss_is_quadratic_to_one_and_linear_beyond() -> None:
     batch = make_batch(rows=50)
-    loss = make_agent("agent.loss=huber").learn(batch)["loss"]
+    loss = make_agent("agent.loss=huber").update(batch)["loss"]
     size = np.abs(expected_td_error(batch, GAMMA))
     expected = np.where(size < 1, 0.5 * size**2, size - 0.5).mean()
     assert loss.tolist() == pytest.approx([expected], rel=1e-5)
@@ -128,7 +123,7 @@ def test_the_huber_loss_is_quadratic_to_one_and_linear_beyond() -> None:
 
 def test_transitions_of_weight_zero_teach_nothing() -> None:
     agent = make_agent()
-    agent.learn(make_batch(weight=0.0))
+    agent.update(make_batch(weight=0.0))
     np.testing.assert_array_equal(agent.online.head[0].weight.detach().numpy(), ONLINE)
 
 
@@ -142,24 +137,18 @@ def test_an_update_moves_q_towards_its_target() -> None:
 
 def test_the_gradient_is_clipped_to_its_largest_norm() -> None:
     agent = make_agent("agent.max_grad_norm=0.01")
-    agent.learn(make_batch())
-    norm = torch.stack([p.grad.norm() for p in agent.online.parameters()]).norm()
-    assert float(norm) == pytest.approx(0.01, rel=1e-3)
-
-
-def test_an_empty_batch_does_nothing() -> None:
-    agent = make_agent()
-    outputs = agent.learn(TensorDict({}, batch_size=[0, 6]))
-    assert outputs["td_error"].shape == (0, 6)
-    assert agent.grad_steps == 0
-    np.testing.assert_array_equal(agent.online.head[0].weight.detach().numpy(), ONLINE)
+    agent.optimizer = torch.optim.SGD(agent.online.parameters(), lr=1.0)
+    before = [p.detach().clone() for p in agent.online.parameters()]
+    agent.update(make_batch())
+    moved = [p.detach() - b for p, b in zip(agent.online.parameters(), before, strict=True)]
+    assert float(torch.nn.utils.get_total_norm(moved)) == pytest.approx(0.01, rel=1e-3)
 
 
 def test_two_minibatches_are_two_updates_one_after_the_other() -> None:
     together, apart = make_agent(), make_agent()
     batch = make_batch(updates=2)
-    outputs = together.learn(batch)
-    parts = [apart.learn(batch[i : i + 1]) for i in range(2)]
+    outputs = together.update(batch)
+    parts = [apart.update(part(batch, slice(i, i + 1))) for i in range(2)]
     assert together.grad_steps == apart.grad_steps == 2
     assert outputs["td_error"].shape == (2, 6)
     assert torch.equal(outputs["td_error"], torch.cat([p["td_error"] for p in parts]))
@@ -175,7 +164,7 @@ def test_the_target_is_copied_every_so_many_env_steps_worth_of_updates(
     agent = make_agent(*overrides)
     for step in range(1, 2 * updates + 1):
         before = {name: value.clone() for name, value in agent.target.state_dict().items()}
-        agent.learn(make_batch())
+        agent.update(make_batch())
         if step % updates == 0:
             assert same(agent.target, agent.online)
         else:
@@ -225,8 +214,8 @@ def test_double_dueling_n_step_learns_on_frames() -> None:
     batch = make_batch(rows=2)
     frames = torch.randint(256, (1, 2, 4, 84, 84), dtype=torch.uint8)
     batch["observation"] = frames
-    batch["next", "observation"] = frames.flip(1)
-    outputs = agent.learn(batch)
+    batch["next_observation"] = frames.flip(1)
+    outputs = agent.update(batch)
     assert outputs["td_error"].shape == (1, 2)
     assert outputs["td_error"].isfinite().all()
 
@@ -235,8 +224,8 @@ def test_updates_in_one_autocast_region_each_see_the_weights_of_the_one_before()
     batch = make_batch(updates=2, rows=6)
     together, apart = make_agent("agent.lr=0.1"), make_agent("agent.lr=0.1")
     with torch.autocast("cpu", torch.bfloat16):
-        together.learn(batch)
-    for row in (batch[:1], batch[1:]):
+        together.update(batch)
+    for row in (part(batch, slice(1)), part(batch, slice(1, 2))):
         with torch.autocast("cpu", torch.bfloat16):
-            apart.learn(row)
+            apart.update(row)
     assert torch.equal(together.online.head[0].weight, apart.online.head[0].weight)

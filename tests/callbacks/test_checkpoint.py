@@ -31,9 +31,8 @@ class Parts:
     def train(self, batches: int) -> "Parts":
         for _ in range(batches):
             batch = next(self.stream)
-            outputs = self.agent.learn(batch)
-            if batch.shape[0]:
-                self.stream.memory.update_priority(batch["index"], outputs["td_error"])
+            if batch:
+                self.stream.memory.learned(batch, self.agent.update(batch))
         return self
 
     def save(self, folder: Path, *, with_memory: bool = True) -> None:

@@ -9,7 +9,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tensordict import TensorDict
 
 from rlmem.callbacks.diagnostics import (
     DIAGNOSTICS,
@@ -29,6 +28,7 @@ from rlmem.memories import (
     UniformSampler,
     VisitSampler,
 )
+from rlmem.memories.base.batch import Batch
 from rlmem.memories.base.serialize import load_state, save_state
 from tests.memories.gwr.maps import part, vector_map, walk_block
 from tests.memories.helpers import RandomEnvs, vector_block
@@ -53,10 +53,11 @@ def ring(capacity: int, sampler: Any = None) -> tuple[ReplayMemory, ReplayDiagno
     return memory, ReplayDiagnostics(memory)
 
 
-def learn(diagnostics: ReplayDiagnostics, batch: TensorDict) -> None:
+def learn(diagnostics: ReplayDiagnostics, batch: Batch) -> None:
     """As an agent that learns from a batch [U, B], with TD errors 1, 2, ..."""
-    error = torch.arange(1.0, 1 + batch.shape[1]).expand(batch.shape)
-    outputs = {"td_error": error, "loss": torch.arange(float(batch.shape[0]))}
+    shape = batch["index"].shape
+    error = torch.arange(1.0, 1 + shape[1]).expand(shape)
+    outputs = {"td_error": error, "loss": torch.arange(float(shape[0]))}
     diagnostics.learned(batch, outputs)
 
 
@@ -114,12 +115,12 @@ def test_a_slot_that_was_written_over_is_another_transition() -> None:
 def test_no_replay_uses_each_transition_once() -> None:
     memory, diagnostics = ring(4, LatestSampler(history=4))
     memory.extend(vector_block(4))
-    learn(diagnostics, memory.sample(4, 1))
+    learn(diagnostics, memory.draw(4, 1))
     assert diagnostics.columns()["sampled_fraction"] == 1
     memory.extend(vector_block(2))
     assert diagnostics.columns()["sampled_fraction"] == 1 / 2
     memory.extend(vector_block(2))
-    learn(diagnostics, memory.sample(4, 1))
+    learn(diagnostics, memory.draw(4, 1))
     row = diagnostics.columns()
     assert (row["batch_overlap"], row["sample_age_mean"], row["sample_age_max"]) == (0, 1.5, 3)
 
@@ -128,8 +129,7 @@ def test_a_row_tells_of_the_newest_minibatch_since_the_last_row() -> None:
     memory, diagnostics = ring(8)
     memory.extend(vector_block(8))
     memory.sampler.slots = [[0, 1], [2, 3]]
-    learn(diagnostics, memory.sample(2, 2))
-    diagnostics.learned(TensorDict({}, batch_size=[0, 2]), {})
+    learn(diagnostics, memory.draw(2, 2))
     memory.extend(vector_block(5))
     row = diagnostics.columns()
     assert (row["loss"], row["td_error_mean"], row["sample_age_max"]) == (1.0, 1.5, 5)
@@ -148,7 +148,7 @@ def test_the_weights_of_a_row_are_those_of_the_last_minibatch() -> None:
     memory, diagnostics = ring(8, PrioritizedSampler(8))
     memory.extend(vector_block(8))
     memory.update_priority(torch.arange(8), 0.1 + torch.arange(8.0))
-    batch = memory.sample(6, 3)
+    batch = memory.draw(6, 3)
     learn(diagnostics, batch)
     weight = batch["weight"][-1].flatten().double().numpy()
     row = diagnostics.columns()
@@ -168,7 +168,7 @@ def check_against_a_list(memory: ReplayMemory, blocks: Iterable[dict[str, Any]])
         evicted += length + len(index) - len(memory)
         first = memory.transitions_seen - len(index)
         number |= {slot: first + row for row, slot in enumerate(index)}
-        batch = memory.sample(5, 2)
+        batch = memory.draw(5, 2)
         before, newest = ([number[slot] for slot in row] for row in batch["index"].tolist())
         ever |= {*before, *newest}
         learn(diagnostics, batch)
@@ -234,7 +234,7 @@ def test_an_edge_of_a_map_stays_the_same_item_until_it_is_removed(
         removed += np.count_nonzero(after < before)
         if row < warm_up or not len(memory):
             continue
-        batch = memory.sample(4, 1)
+        batch = memory.draw(4, 1)
         learn(diagnostics, batch)
         index = batch["index"][0].numpy()
         ever[index] = True
@@ -251,7 +251,7 @@ def test_a_saved_state_gives_the_same_rows(tmp_path: Path) -> None:
         memory, diagnostics = ring(30, UniformSampler())
         for seed in range(6):
             memory.extend(vector_block(7, seed))
-            learn(diagnostics, memory.sample(5, 2))
+            learn(diagnostics, memory.draw(5, 2))
             if name == "resumed" and seed == 3:
                 memory.save(tmp_path / "memory")
                 save_state(tmp_path / "diagnostics", diagnostics.state_dict())

@@ -1,13 +1,16 @@
 """An environment whose frames say where they come from, and a memory that only listens."""
 
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 
 from rlmem.collect.collector import EnvStepStream, StreamConfig
 from rlmem.envs import EnvSpec, Step
+from rlmem.memories.base.storage import Block
 
 REWARD = 2.5
+COLUMNS = [field.name for field in fields(Block) if field.name != "columns"]
 
 
 class ScriptedEnv:
@@ -52,25 +55,21 @@ class ScriptedEnv:
 
 
 class BlockLog:
-    """In a memory's place: keeps the blocks that come, gives no batch."""
+    """In a memory's place: keeps copies of the blocks that come, gives no batch."""
 
     def __init__(self) -> None:
-        self.blocks: list[dict[str, Any]] = []
+        self.blocks: list[dict[str, np.ndarray]] = []
 
-    def extend(self, block: dict[str, Any]) -> None:
-        self.blocks.append(block)
+    def extend(self, block: Block) -> None:
+        columns = {name: getattr(block, name) for name in COLUMNS} | block.columns
+        self.blocks.append({name: column.copy() for name, column in columns.items()})
 
     def available(self, batch_size: int, num_batches: int) -> int:
         return 0
 
-    def column(self, *path: str) -> np.ndarray:
+    def column(self, name: str) -> np.ndarray:
         """A column of all blocks, one after the other."""
-        values = []
-        for value in self.blocks:
-            for key in path:
-                value = value[key]
-            values.append(value)
-        return np.concatenate(values)
+        return np.concatenate([block[name] for block in self.blocks])
 
 
 def policy(observation: np.ndarray, epsilon: float, rng: np.random.Generator) -> np.ndarray:

@@ -8,10 +8,9 @@ import lightning
 import numpy as np
 import pytest
 import torch
-from tensordict import TensorDict
 
-from rlmem.callbacks.priorities import PriorityFeedback
-from rlmem.collect.collector import derive_seed
+from rlmem.agents.base import Learner
+from rlmem.collect.collector import EnvStepStream, derive_seed
 from rlmem.collect.module import EnvStepDataModule, TrainerSteps
 from rlmem.config import compose
 from rlmem.envs import make_env
@@ -22,6 +21,7 @@ from rlmem.memories import (
     RingWriter,
     UniformSampler,
 )
+from rlmem.memories.base.batch import Batch
 from rlmem.memories.base.serialize import load_state, save_state
 from rlmem.runs import build
 from tests.collect.helpers import REWARD, BlockLog, ScriptedEnv, make_stream
@@ -67,19 +67,19 @@ def test_each_batch_steps_all_envs_vector_steps_times() -> None:
 
 def test_batches_are_empty_until_learning_starts() -> None:
     stream = make_stream(ScriptedEnv(5, 7), ring(), learning_starts=20, updates=3)
-    shapes = [tuple(batch.shape) for batch in stream]
-    assert shapes == [(0, 8)] * 9 + [(3, 8)] * 41
+    shapes = [tuple(batch["index"].shape) if batch else None for batch in stream]
+    assert shapes == [None] * 9 + [(3, 8)] * 41
 
 
 def test_batches_are_empty_while_the_memory_cannot_be_sampled() -> None:
     stream = make_stream(ScriptedEnv(5, 7), BlockLog())
-    assert next(stream).shape == (0, 8)
+    assert next(stream) == {}
 
 
 @pytest.mark.parametrize(("rounds", "steps"), [(1, [1] * 50), (8, [8] * 6 + [2]), (99, [50])])
 def test_a_trainer_step_has_so_many_rounds(rounds: int, steps: list[int]) -> None:
     stream = make_stream(ScriptedEnv(5, 7), ring())
-    trainer_steps = TrainerSteps(stream, rounds, [])
+    trainer_steps = TrainerSteps(stream, rounds)
     assert len(trainer_steps) == len(steps)
     assert [len(list(step)) for step in trainer_steps] == steps
     assert len(trainer_steps) == 0
@@ -87,7 +87,7 @@ def test_a_trainer_step_has_so_many_rounds(rounds: int, steps: list[int]) -> Non
 
 def test_a_round_is_played_when_it_is_asked_for() -> None:
     stream = make_stream(ScriptedEnv(5, 7), ring())
-    for step in TrainerSteps(stream, 5, []):
+    for step in TrainerSteps(stream, 5):
         before = stream.env_steps
         for number, _ in enumerate(step, start=1):
             assert stream.env_steps == before + 2 * number
@@ -95,7 +95,7 @@ def test_a_round_is_played_when_it_is_asked_for() -> None:
 
 def test_a_requested_stop_ends_the_run_after_a_whole_trainer_step() -> None:
     stream = make_stream(ScriptedEnv(5, 7), ring())
-    steps = TrainerSteps(stream, 5, [])
+    steps = TrainerSteps(stream, 5)
     for _ in next(steps):
         stream.stop_requested = True
     assert stream.env_steps == 10
@@ -114,7 +114,7 @@ def test_only_learning_is_done_in_the_trainers_precision(lower: bool) -> None:
 
     stream.policy = noted
     with torch.autocast("cpu", torch.bfloat16, enabled=lower):
-        for _ in next(TrainerSteps(stream, 3, [])):
+        for _ in next(TrainerSteps(stream, 3)):
             assert torch.is_autocast_enabled("cpu") == lower
     assert seen == [False] * 3
 
@@ -122,13 +122,13 @@ def test_only_learning_is_done_in_the_trainers_precision(lower: bool) -> None:
 def test_a_block_is_time_major_and_follows_the_environments() -> None:
     log, env = BlockLog(), ScriptedEnv(3, 4)
     list(make_stream(env, log, vector_steps=5, max_env_steps=20))
-    observation, following = log.column("observation"), log.column("next", "observation")
+    observation, following = log.column("observation"), log.column("next_observation")
     assert log.column("env_id").tolist() == [0, 1] * 10
     assert observation[:, 1].tolist() == [0, 1] * 10
     assert observation[::2, 3].tolist() == [0, 1, 2, 0, 1, 2, 0, 1, 2, 0]
     assert following[::2, 3].tolist() == [1, 2, 3, 1, 2, 3, 1, 2, 3, 1]
     assert following[:, 2].tolist() == observation[:, 2].tolist()  # of the same episode
-    terminated = log.column("next", "terminated")[:, 0]
+    terminated = log.column("terminated")
     assert terminated[::2].tolist() == [False, False, True] * 3 + [False]
     assert log.column("action").tolist() == np.concatenate(env.actions).tolist()
 
@@ -137,14 +137,13 @@ def test_re_seeding_ends_the_running_episodes_as_truncated_at_their_true_next_fr
     log = BlockLog()
     stream = make_stream(ScriptedEnv(100, 5), log, reseed_every=10, max_env_steps=40)
     list(stream)
-    observation, following = log.column("observation"), log.column("next", "observation")
-    truncated = log.column("next", "truncated")[:, 0]
+    observation, following = log.column("observation"), log.column("next_observation")
+    truncated = log.column("truncated")
     # Env 0 runs on and is cut; env 1's episode has just ended by itself.
     assert truncated[::2].tolist() == [False, False, False, False, True] * 4
     assert not truncated[1::2].any()
     assert (
-        log.column("next", "terminated")[1::2, 0].tolist()
-        == [False] * 4 + [True] + ([False] * 4 + [True]) * 3
+        log.column("terminated")[1::2].tolist() == [False] * 4 + [True] + ([False] * 4 + [True]) * 3
     )
     assert following[::2, 3].tolist() == [1, 2, 3, 4, 5] * 4
     assert observation[::2, 3].tolist() == [0, 1, 2, 3, 4] * 4
@@ -170,7 +169,7 @@ def test_crossed_says_once_when_a_multiple_of_an_interval_is_reached(
 ) -> None:
     stream = make_stream(ScriptedEnv(100, 100), ring(), max_env_steps=40)
     found = []
-    for step in TrainerSteps(stream, rounds, []):
+    for step in TrainerSteps(stream, rounds):
         list(step)
         if stream.crossed(10):
             found.append(stream.env_steps)
@@ -182,7 +181,7 @@ def test_rewards_are_clipped_in_the_memory_only(clip: bool, stored: float) -> No
     log = BlockLog()
     stream = make_stream(ScriptedEnv(4, 4), log, reward_clip=clip)
     list(stream)
-    assert (log.column("next", "reward") == stored).all()
+    assert (log.column("reward") == stored).all()
     assert {e.episode_return for e in stream.finished_episodes()} == {4 * REWARD}
 
 
@@ -191,7 +190,7 @@ def test_the_terminal_reward_is_what_is_stored_of_a_step_that_terminates(clip: b
     log = BlockLog()
     stream = make_stream(ScriptedEnv(4, 5), log, reward_clip=clip, terminal_reward=-10.0)
     list(stream)
-    reward, done = log.column("next", "reward"), log.column("next", "terminated")
+    reward, done = log.column("reward"), log.column("terminated")
     assert reward.dtype == np.float32
     assert (reward[done] == -10).all()
     assert (reward[~done] == (1.0 if clip else REWARD)).all()
@@ -201,9 +200,9 @@ def test_the_terminal_reward_is_what_is_stored_of_a_step_that_terminates(clip: b
 def test_a_cut_for_a_new_seed_is_no_termination() -> None:
     log = BlockLog()
     list(make_stream(ScriptedEnv(70), log, terminal_reward=-10.0, reseed_every=30))
-    ends = log.column("next", "truncated") & ~log.column("next", "terminated")
+    ends = log.column("truncated") & ~log.column("terminated")
     assert ends.any()
-    assert (log.column("next", "reward")[ends] == REWARD).all()
+    assert (log.column("reward")[ends] == REWARD).all()
 
 
 def test_a_number_of_episodes_ends_the_run() -> None:
@@ -235,17 +234,18 @@ def test_priorities_are_written_before_the_next_draw(rounds: int, tmp_path: Path
     agent, memory = build.build_agent(cfg, env.spec), build.build_memory(cfg, env.spec)
     stream = build.build_stream(cfg, env, memory, agent)
     events: list[Any] = []
-    sample, update = memory.sample, memory.update_priority
+    draw, update = memory.draw, memory.update_priority
 
-    def logged_sample(*args: Any) -> TensorDict:
-        events.append(("draw", sample(*args)))
-        return events[-1][1]
+    def logged_draw(*args: Any) -> Batch:
+        batch = draw(*args)
+        events.append(("draw", batch["index"]))
+        return batch
 
     def logged_update(index: torch.Tensor, td_error: torch.Tensor) -> None:
         events.append(("write", index))
         update(index, td_error)
 
-    memory.sample, memory.update_priority = logged_sample, logged_update
+    memory.draw, memory.update_priority = logged_draw, logged_update
     trainer = lightning.Trainer(
         accelerator="cpu",
         max_epochs=1,
@@ -255,10 +255,10 @@ def test_priorities_are_written_before_the_next_draw(rounds: int, tmp_path: Path
         enable_model_summary=False,
         default_root_dir=tmp_path,
     )
-    trainer.fit(agent, datamodule=EnvStepDataModule(stream, rounds, [PriorityFeedback(memory)]))
+    trainer.fit(agent, datamodule=EnvStepDataModule(stream, rounds))
     assert [name for name, _ in events] == ["draw", "write"] * 37
-    for (_, batch), (_, index) in zip(events[::2], events[1::2], strict=True):
-        assert torch.equal(batch["index"], index)
+    for (_, drawn), (_, written) in zip(events[::2], events[1::2], strict=True):
+        assert torch.equal(drawn, written)
 
 
 ENVS: dict[str, Callable] = {
@@ -272,10 +272,8 @@ ENVS: dict[str, Callable] = {
 def assert_same_blocks(left: list[dict[str, Any]], right: list[dict[str, Any]]) -> None:
     assert len(left) == len(right) > 0
     for a, b in zip(left, right, strict=True):
-        for name in ("observation", "action", "env_id"):
+        for name in a:
             np.testing.assert_array_equal(a[name], b[name])
-        for name in a["next"]:
-            np.testing.assert_array_equal(a["next"][name], b["next"][name])
 
 
 @pytest.mark.parametrize("name", ENVS)
@@ -327,18 +325,50 @@ def test_a_seed_depends_on_every_part() -> None:
     assert derive_seed(0, 1) == derive_seed(0, 1)
 
 
-@pytest.mark.parametrize(("device", "moved"), [("cpu", 0), ("cuda", 4)])
-def test_the_data_module_moves_batches_to_the_trainers_device(
-    device: str, moved: int, monkeypatch: pytest.MonkeyPatch
+def test_the_data_module_moves_batches_but_their_indices_to_the_trainers_device(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     module = EnvStepDataModule(make_stream(ScriptedEnv(5, 7), ring()), 4)
-    step = module.transfer_batch_to_device(next(module.train_dataloader()), torch.device(device), 0)
-    asked: list[torch.device] = []
+    step = next(module.train_dataloader())
+    # A device that every machine has, and that knows no lower precision.
+    monkeypatch.setattr(torch, "is_autocast_enabled", lambda kind: False)
+    step = module.transfer_batch_to_device(step, torch.device("meta"), 0)
+    for batch in step:
+        where = {name: column.device.type for name, column in batch.items()}
+        assert where.pop("index") == "cpu"
+        assert set(where.values()) == {"meta"}
 
-    def to(batch: TensorDict, where: torch.device, *, non_blocking: bool) -> TensorDict:
-        asked.append(where)
-        return batch
 
-    monkeypatch.setattr(TensorDict, "to", to)
-    assert len(list(step)) == 4
-    assert asked == [torch.device(device)] * moved
+@pytest.mark.parametrize("rounds", [1, 7])
+def test_the_agent_is_told_of_each_round_in_which_episodes_ended(rounds: int) -> None:
+    def ends(*lengths: int, vector_steps: int = 1, before: int = 0) -> list[tuple[int, int]]:
+        env = ScriptedEnv(*lengths)
+        stream = make_stream(env, ring(len(lengths)), vector_steps=vector_steps)
+        for _ in range(before):  # of a run that was resumed after them
+            next(stream)
+        steps = TrainerSteps(stream, rounds)
+        agent = Noted(stream)
+        for number, step in enumerate(steps):
+            agent.training_step(step, number)
+        return agent.found
+
+    assert ends(9)[:3] == [(9, 1), (18, 1), (27, 1)]
+    assert ends(10, 10, 15) == [(30, 2), (45, 1), (60, 2), (90, 3)]
+    assert ends(4, vector_steps=10)[:2] == [(10, 2), (20, 3)]
+    assert ends(9, before=12)[0] == (18, 1)
+
+
+class Noted(Learner):
+    """Learns nothing and notes at which env steps how many episodes ended."""
+
+    def __init__(self, stream: EnvStepStream) -> None:
+        super().__init__()
+        self.stream = stream
+        self.found: list[tuple[int, int]] = []
+
+    def update(self, batch: Batch) -> dict[str, torch.Tensor]:
+        return {}
+
+    def round_ended(self, episodes_ended: int) -> None:
+        if episodes_ended:
+            self.found.append((self.stream.env_steps, episodes_ended))

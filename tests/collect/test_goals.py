@@ -6,7 +6,7 @@ import pytest
 from rlmem.collect.rollout import EvaluationResult, evaluate_policy
 from rlmem.config import compose
 from rlmem.envs import make_env
-from tests.collect.helpers import BlockLog, make_stream
+from tests.collect.helpers import COLUMNS, BlockLog, make_stream
 from tests.envs.helpers import gym_cfg
 
 
@@ -20,10 +20,10 @@ def test_a_block_holds_the_goal_achieved_after_each_action(vector_steps: int) ->
     stream = make_stream(bit_flip(3, 2), log, vector_steps=vector_steps, reseed_every=30)
     for _ in stream:
         pass
-    achieved = log.column("next", "achieved_goal")
+    achieved = log.column("achieved_goal")
     assert (achieved.shape, achieved.dtype) == ((100, 3), np.float32)
-    np.testing.assert_array_equal(achieved, log.column("next", "observation")[:, :3])
-    done = log.column("next", "terminated") | log.column("next", "truncated")
+    np.testing.assert_array_equal(achieved, log.column("next_observation")[:, :3])
+    done = log.column("terminated") | log.column("truncated")
     assert done.sum() > 20
 
 
@@ -31,7 +31,7 @@ def test_other_environments_give_no_goals() -> None:
     log = BlockLog()
     for _ in make_stream(make_env(gym_cfg(), 2), log):
         pass
-    assert set(log.blocks[0]["next"]) == {"observation", "reward", "terminated", "truncated"}
+    assert set(log.blocks[0]) == set(COLUMNS)
 
 
 def towards(observation: np.ndarray, epsilon: float, rng: np.random.Generator) -> np.ndarray:

@@ -1,9 +1,14 @@
-"""What somebody beside a memory can be told of it: what is written, what goes, what is drawn."""
+"""What somebody beside a memory is told of it: what is written, goes, is drawn and was learned."""
+
+from collections.abc import Mapping
 
 import numpy as np
+import torch
+
+from rlmem.memories.base.batch import Batch
 
 
-class MemoryObserver:
+class Observer:
     """Base of those who watch a `ReplayMemory` (its `observers`): is told, changes nothing.
 
     An item is what is drawn: a transition of a ring, a temporal edge of a map. It stands at its
@@ -23,3 +28,11 @@ class MemoryObserver:
 
     def drawn(self, index: np.ndarray) -> None:
         """Minibatches were drawn: slots int64 [U, B], in the order in which they are used."""
+
+    def learned(self, batch: Batch, outputs: Mapping[str, torch.Tensor]) -> None:
+        """The agent learned from a batch, before the next round is played.
+
+        Args:
+            batch: its tensors are overwritten by the next draw; copy what is to be kept.
+            outputs: what the agent's `update` returned.
+        """

@@ -5,7 +5,7 @@ A block is a TensorDict or a nested dict with TorchRL's keys (`observation`, `ac
 oldest first.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,16 @@ import torch
 from tensordict import TensorDict
 from torchrl.data.replay_buffers.storages import Storage
 
+from rlmem.memories.base.batch import Batch
 from rlmem.memories.base.serialize import State, load_state, save_state
 
 
-@dataclass
+@dataclass(slots=True)
 class Block:
-    """N transitions as numpy arrays; the rows of one environment are in the order of time."""
+    """N transitions as numpy arrays; the rows of one environment are in the order of time.
+
+    The collector fills the same block anew each round: who keeps any of it copies it.
+    """
 
     observation: np.ndarray  # [N, *frame_shape]
     action: np.ndarray  # [N, *action_shape], of the dtype in which it is held
@@ -28,13 +32,23 @@ class Block:
     terminated: np.ndarray  # bool [N]
     truncated: np.ndarray  # bool [N]
     env_id: np.ndarray  # int64 [N]
+    columns: dict[str, np.ndarray] = field(default_factory=dict)  # more of each transition, [N, .]
 
     def __len__(self) -> int:
         return len(self.reward)
 
     def rows(self, rows: slice) -> "Block":
         """A part of the block, as views."""
-        return Block(*(getattr(self, field.name)[rows] for field in fields(self)))
+        return Block(
+            self.observation[rows],
+            self.action[rows],
+            self.next_observation[rows],
+            self.reward[rows],
+            self.terminated[rows],
+            self.truncated[rows],
+            self.env_id[rows],
+            {name: column[rows] for name, column in self.columns.items()},
+        )
 
 
 def _array(value: Any) -> np.ndarray:
@@ -50,12 +64,34 @@ def as_frames(name: str, data: Any, frame_shape: tuple[int, ...], dtype: np.dtyp
     frames = _array(data["observation"])
     if frames.shape == frame_shape:
         frames = frames[None]
+    _check_frames(name, frames, frame_shape, dtype)
+    return frames
+
+
+def both_frames(
+    block: Any, frame_shape: tuple[int, ...], dtype: np.dtype
+) -> tuple[np.ndarray, np.ndarray]:
+    """The observations and next observations of a block, [N, *frame_shape] each.
+
+    Raises:
+        ValueError: they are of another shape or dtype.
+    """
+    if isinstance(block, Block):
+        return block.observation, block.next_observation
+    return (
+        as_frames("observation", block, frame_shape, dtype),
+        as_frames("next observation", block["next"], frame_shape, dtype),
+    )
+
+
+def _check_frames(
+    name: str, frames: np.ndarray, frame_shape: tuple[int, ...], dtype: np.dtype
+) -> None:
     if frames.shape[1:] != frame_shape or frames.dtype != dtype:
         raise ValueError(
             f"{name} {frames.dtype} {frames.shape[1:]} was given, but this storage holds "
             f"{np.dtype(dtype)} {frame_shape}: one frame a transition, not a stack"
         )
-    return frames
 
 
 def _actions(value: Any, n: int, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
@@ -96,6 +132,7 @@ def as_block(
 
     Args:
         data: TensorDict or nested dict; a single transition (no batch dimension) is a block of one.
+            A `Block` is passed on.
         frame_shape, dtype: what one observation must be.
         num_envs: how many environments may write.
         action_shape, action_dtype: how one action is held.
@@ -104,6 +141,9 @@ def as_block(
         ValueError: an observation of another shape or dtype, an action of another shape or one that
             the dtype does not hold, or an env_id out of range.
     """
+    if isinstance(data, Block):
+        _check_frames("observation", data.observation, frame_shape, dtype)
+        return data
     following = data["next"]
     observation = as_frames("observation", data, frame_shape, dtype)
     n = len(observation)
@@ -132,44 +172,6 @@ def as_block(
     )
 
 
-def make_sample(
-    shape: tuple[int, ...],
-    observation: torch.Tensor,
-    action: torch.Tensor,
-    next_observation: torch.Tensor,
-    reward: np.ndarray,
-    terminated: np.ndarray,
-    truncated: np.ndarray,
-    steps: np.ndarray,
-) -> TensorDict:
-    """Assemble a sample with TorchRL's keys.
-
-    Args:
-        shape: batch shape, (B,) or (U, B); the observations have it already.
-        action, reward, terminated, truncated, steps: one row a transition, flat.
-    """
-
-    def column(values: np.ndarray) -> torch.Tensor:
-        return torch.from_numpy(values.reshape(*shape, 1))
-
-    # Without the checks of the public constructor, a tenth of what a sample of vectors takes.
-    return TensorDict._new_unsafe(  # pyright: ignore[reportPrivateUsage]
-        {
-            "observation": observation,
-            "action": action.view(*shape, *action.shape[1:]),
-            "steps_to_next": column(steps),
-            "next": {
-                "observation": next_observation,
-                "reward": column(reward),
-                "terminated": column(terminated),
-                "truncated": column(truncated),
-                "done": column(terminated | truncated),
-            },
-        },
-        batch_size=torch.Size(shape),
-    )
-
-
 class ReplayStorage(Storage):
     """Base of the storages: counting bytes, saving without pickle."""
 
@@ -186,6 +188,25 @@ class ReplayStorage(Storage):
 
     def locate(self, index: torch.Tensor) -> torch.Tensor:
         """Slots of the stored items `index` (int64, any shape, in [0, len))."""
+        raise NotImplementedError
+
+    def buffers(self, shape: tuple[int, ...], *, pinned: bool = False) -> Any:
+        """What `read` overwrites for indices of a shape; None where it makes its tensors anew.
+
+        Args:
+            pinned: in memory that a GPU copies from by itself.
+        """
+        return None
+
+    def read(self, index: np.ndarray, buffers: Any = None) -> Batch:
+        """The transitions at slots int64 [...], without `index` and `weight`.
+
+        Args:
+            buffers: of this storage and shape, overwritten; None: the tensors are the caller's.
+
+        Raises:
+            IndexError: a slot holds nothing.
+        """
         raise NotImplementedError
 
     def footprint(self) -> dict[str, int]:

@@ -123,12 +123,20 @@ class CompressedFrameStorage(RingStorage):
         self._arena.release(self._blobs[chunks])
         self._blobs["size"][chunks] = 0
 
-    def _take(self, index: np.ndarray, last: np.ndarray, places: np.ndarray) -> np.ndarray:
+    def _take(
+        self, index: np.ndarray, last: np.ndarray, places: np.ndarray, out: np.ndarray
+    ) -> None:
         flat = places.reshape(-1)
         order = np.argsort(flat)
         chunks = codec.unique_chunks(flat, order, self.chunk)
         data, starts = self._packer.unpack(self._arena, self._blobs[chunks])
-        out = np.empty((len(flat), self._newest.shape[1]), np.uint64)
+        content = out.reshape(len(flat), out.shape[2]).view(np.uint8)
+        whole = self._size % 8 == 0  # else frames are padded to whole words
+        words = (
+            content.view(np.uint64)
+            if whole
+            else np.empty((len(flat), self._newest.shape[1]), np.uint64)
+        )
         codec.decode(
             flat,
             order,
@@ -140,11 +148,10 @@ class CompressedFrameStorage(RingStorage):
             self._heads,
             self._values,
             self._ends,
-            out,
+            words,
         )
-        frames = out.view(np.uint8)[:, : self._size]  # without the padding to whole words
-        values = self._size // self.dtype.itemsize
-        return np.ascontiguousarray(frames).view(self.dtype).reshape(*places.shape, values)
+        if not whole:
+            content[:] = words.view(np.uint8)[:, : self._size]
 
     @property
     def gives_back(self) -> bool:

@@ -23,9 +23,10 @@ import torch
 from tensordict import TensorDict
 
 from rlmem.errors import UserError
+from rlmem.memories.base.batch import Batch, as_tensordict
 from rlmem.memories.base.indexing import slots_of
 from rlmem.memories.base.serialize import State
-from rlmem.memories.base.storage import ReplayStorage, make_sample
+from rlmem.memories.base.storage import ReplayStorage
 from rlmem.memories.gwr.budget import MapBudget, record_bytes
 from rlmem.memories.gwr.checks import check_map
 from rlmem.memories.gwr.exemplars import ExemplarStore
@@ -270,27 +271,34 @@ class MapStorage(ReplayStorage):
         position = slots_of(self, index)
         if position.ndim == 0:
             return self.get(position[None])[0]
-        if not self.contains(position).all():
+        return as_tensordict(self.read(position), position.shape)
+
+    def read(self, index: np.ndarray, buffers: Any = None) -> Batch:
+        if not self.contains(index).all():
             raise IndexError("an index names no live edge of the map: draw with VisitSampler")
-        flat = position.reshape(-1)
+        shape, flat = index.shape, index.reshape(-1)
         rows, a = self.arrays.edges[flat], self.arrays
         ends = self.node_observations(np.concatenate([rows["source"], rows["target"]]))
-        ends = torch.from_numpy(ends).view(2, *position.shape, *self.observation_shape)
-        if self.action_shape:
-            action = torch.from_numpy(a.actions[flat].reshape(-1, *self.action_shape))
-        else:
-            action = torch.from_numpy(rows["action"].astype(np.int64))
+        ends = torch.from_numpy(ends).view(2, *shape, *self.observation_shape)
+        action = a.actions[flat] if self.action_shape else rows["action"].astype(np.int64)
         by_node = len(a.terminal) > 0
-        return make_sample(
-            position.shape,
-            ends[0],
-            action,
-            ends[1],
-            np.ascontiguousarray(rows["reward"]),
-            a.terminal[rows["target"]] == 1 if by_node else rows["terminated"] != 0,
-            np.zeros(len(flat), np.bool_) if by_node else rows["truncated"] != 0,
-            rows["steps"].astype(np.int64),
-        )
+
+        def column(values: np.ndarray) -> torch.Tensor:
+            return torch.from_numpy(np.ascontiguousarray(values).reshape(*shape, 1))
+
+        return {
+            "observation": ends[0],
+            "action": torch.from_numpy(action.reshape(*shape, *self.action_shape)),
+            "next_observation": ends[1],
+            "reward": column(rows["reward"]),
+            "terminated": column(
+                a.terminal[rows["target"]] == 1 if by_node else rows["terminated"] != 0
+            ),
+            "truncated": column(
+                np.zeros(len(flat), np.bool_) if by_node else rows["truncated"] != 0
+            ),
+            "steps_to_next": column(rows["steps"].astype(np.int64)),
+        }
 
     def contains(self, item: Any) -> Any:
         """Whether positions hold a live edge: bool array in the shape of `item`."""

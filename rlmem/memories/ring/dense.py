@@ -46,8 +46,11 @@ class DenseStorage(RingStorage):
             stack[-1] = following[row]
             self._next[slot + row] = stack
 
-    def _take(self, index: np.ndarray, last: np.ndarray, places: np.ndarray) -> np.ndarray:
-        return np.concatenate([self._observation[index], self._next[last]], 1)
+    def _take(
+        self, index: np.ndarray, last: np.ndarray, places: np.ndarray, out: np.ndarray
+    ) -> None:
+        self._observation.take(index, axis=0, out=out[:, : self.stack])
+        self._next.take(last, axis=0, out=out[:, -self.stack :])
 
     def _frame_bytes(self) -> dict[str, int]:
         return self._stack_bytes(int(self._ring["size"][0]))

@@ -94,8 +94,10 @@ class FrameStorage(RingStorage):
             chunks = min(int(self._ring["chunks"][0]) + more, self._max_chunks)
             self._file.reserve(1 + chunks * self.chunk)
 
-    def _take(self, index: np.ndarray, last: np.ndarray, places: np.ndarray) -> np.ndarray:
-        return self._frames.take(places + 1, axis=0)
+    def _take(
+        self, index: np.ndarray, last: np.ndarray, places: np.ndarray, out: np.ndarray
+    ) -> None:
+        kernels.gather(self._frames, places, out)
 
     @property
     def _chunk_bytes(self) -> int:

@@ -275,7 +275,7 @@ def _walk(row: Any, chunks: Records, length: int, places: np.ndarray) -> None:
 
 
 @njit(cache=True)
-def plan_read(
+def read(
     index: np.ndarray,
     stack: int,
     length: int,
@@ -284,12 +284,16 @@ def plan_read(
     ring: Records,
     rows: Records,
     chunks: Records,
+    held_action: np.ndarray,
     places: np.ndarray,
+    action: np.ndarray,
     reward: np.ndarray,
+    terminated: np.ndarray,
+    truncated: np.ndarray,
     steps: np.ndarray,
     last: np.ndarray,
 ) -> bool:
-    """Find frames, n-step rewards, steps and last slots of the slots `index`.
+    """All of the transitions at the slots `index` but their frames, of which the places.
 
     `places` [B, stack + 1] holds a stack and the frame after it (n_step = 1), or [B, 2 * stack] the
     stacks at both ends; -1 stands for the zeros before an episode.
@@ -306,6 +310,8 @@ def plan_read(
     scratch = np.empty(stack + 1, np.int64)
     for b in range(len(index)):
         slot = index[b]
+        for k in range(action.shape[1]):
+            action[b, k] = held_action[slot, k]
         value = np.float64(rows[slot].reward)
         discount, count = 1.0, 1
         if both:
@@ -322,9 +328,22 @@ def plan_read(
         else:
             _walk(rows[slot], chunks, length, places[b])
         reward[b] = value
+        terminated[b] = rows[slot].terminated
+        truncated[b] = rows[slot].truncated
         steps[b] = count
         last[b] = slot
     return True
+
+
+@njit(cache=True)
+def gather(frames: np.ndarray, places: np.ndarray, out: np.ndarray) -> None:
+    """Copy frames [M, size] at places [N, count] to `out` [N, count, size]; row 0 of `frames`
+    stands for place -1."""
+    for n in range(places.shape[0]):
+        for k in range(places.shape[1]):
+            frame = frames[places[n, k] + 1]
+            for i in range(out.shape[2]):
+                out[n, k, i] = frame[i]
 
 
 @njit(cache=True)

@@ -18,16 +18,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from tensordict import TensorDict
 
+from rlmem.memories.base.batch import Batch, as_tensordict
 from rlmem.memories.base.build import Needs
 from rlmem.memories.base.indexing import slots_of
 from rlmem.memories.base.serialize import State, load_state, save_state
-from rlmem.memories.base.storage import Block, as_block, make_sample
+from rlmem.memories.base.storage import Block, as_block
 from rlmem.memories.ring import kernels
 from rlmem.memories.ring.budget import RingBudget
 from rlmem.memories.ring.checkpoint import RingLog
+from rlmem.memories.ring.reading import SampleArrays
 from rlmem.memories.ring.slots import RingFrames
 
 MAX_ROWS = 4096  # transitions that are written at once
@@ -263,19 +264,18 @@ class RingStorage(RingFrames):
             IndexError: a slot holds no transition.
         """
         slots = slots_of(self, index)
-        shape = slots.shape
-        if not shape:
+        if not slots.shape:
             return self.get(slots[None])[0]
-        index = slots.reshape(-1)
-        n, channels = len(index), self.frame_shape[0]
-        # With one step, the stack and its successor overlap: both are views of stack + 1 frames.
-        count = self.stack + 1 if self.n_step == 1 else 2 * self.stack
-        places = np.empty((n, count), np.int64)
-        reward = np.empty(n, np.float32)
-        steps = np.empty(n, np.int64)
-        last = np.empty(n, np.int64)
-        held = kernels.plan_read(
-            index,
+        return as_tensordict(self.read(slots), slots.shape)
+
+    def buffers(self, shape: tuple[int, ...], *, pinned: bool = False) -> SampleArrays:
+        return SampleArrays(self, shape, pinned)
+
+    def read(self, index: np.ndarray, buffers: SampleArrays | None = None) -> Batch:
+        out = buffers or self.buffers(index.shape)
+        flat = index.reshape(-1)
+        held = kernels.read(
+            flat,
             self.stack,
             self.chunk,
             self.n_step,
@@ -283,29 +283,21 @@ class RingStorage(RingFrames):
             self._ring,
             self._rows,
             self._chunks,
-            places,
-            reward,
-            steps,
-            last,
+            self._flat_action,
+            out.places,
+            out.action,
+            out.reward,
+            out.terminated,
+            out.truncated,
+            out.steps,
+            out.last,
         )
         if not held:
-            raise IndexError(f"a slot of {index.min()} .. {index.max()} holds no transition")
-        frames = torch.from_numpy(self._take(index, last, places))
-        count = frames.shape[1]
-        frames = frames.view(*shape, count * channels, *self.frame_shape[1:])
-        batch, own = len(shape), self.stack * channels
-        ends = self._rows[last]
-        action = self._action[index]
-        return make_sample(
-            shape,
-            frames.narrow(batch, 0, own),
-            torch.from_numpy(action.astype(np.int64) if action.dtype.kind in "iu" else action),
-            frames.narrow(batch, count * channels - own, own),
-            reward,
-            ends["terminated"],
-            ends["truncated"],
-            steps,
-        )
+            raise IndexError(f"a slot of {flat.min()} .. {flat.max()} holds no transition")
+        self._take(flat, out.last, out.places, out.frames)
+        for name, column in out.columns.items():
+            self._columns[name].take(flat, axis=0, out=column)
+        return out.batch
 
     # Saving: see `rlmem.memories.ring.checkpoint`.
 

@@ -48,6 +48,8 @@ class RingFrames(ReplayStorage):
         self._ring = np.zeros(1, kernels.RING)
         self._rows = lazy_zeros((capacity,), kernels.ROW)
         self._action = lazy_zeros((capacity, *action_shape), action_dtype)
+        self._flat_action = self._action.reshape(capacity, -1)  # a view, for the compiled loops
+        self._columns: dict[str, np.ndarray] = {}
         self._chunks = lazy_zeros((self._max_chunks,), kernels.CHUNK)
         self._free = lazy_zeros((self._max_chunks,), np.int32)  # stack of free chunk places
         self._chains = np.zeros(num_envs, kernels.CHAIN)
@@ -99,8 +101,11 @@ class RingFrames(ReplayStorage):
         """Take in the frames of a block at the places of `plan_write`."""
         raise NotImplementedError
 
-    def _take(self, index: np.ndarray, last: np.ndarray, places: np.ndarray) -> np.ndarray:
-        """Frames at the places of `plan_read`, zeros for -1; dtype [B, count, frame size]."""
+    def _take(
+        self, index: np.ndarray, last: np.ndarray, places: np.ndarray, out: np.ndarray
+    ) -> None:
+        """Copy the frames at the places of `kernels.read`, zeros for -1, to `out`, which is
+        [B, count, frame size]."""
         raise NotImplementedError
 
     def _release(self, chunks: np.ndarray) -> None:

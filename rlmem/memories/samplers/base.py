@@ -35,6 +35,34 @@ class ReplaySampler(Sampler):
             ValueError: it cannot.
         """
 
+    def draw(
+        self, storage: Any, batch_size: int, num_batches: int
+    ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """Draw the minibatches of a round, each as `sample` does unless a sampler says otherwise.
+
+        Args:
+            batch_size: items a minibatch, B.
+            num_batches: minibatches, U.
+
+        Returns:
+            Slots int64 [U, B], and what else is to stand in the batch: of a weighting sampler
+            `weight` float32 [U, B].
+
+        Raises:
+            RuntimeError: the memory is empty.
+        """
+        draws = [self.sample(storage, batch_size) for _ in range(num_batches)]
+        index = torch.stack([index for index, _ in draws]).cpu().numpy()
+        weights = [info["priority_weight"] for _, info in draws if "priority_weight" in info]
+        return index, {"weight": torch.stack(weights).cpu().numpy()} if weights else {}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """A sampler that says anew how a minibatch is drawn, and not how a round's are, draws
+        them one by one."""
+        super().__init_subclass__(**kwargs)
+        if "sample" in cls.__dict__ and "draw" not in cls.__dict__:
+            cls.draw = ReplaySampler.draw
+
     def available(self, storage: Any, batch_size: int, num_batches: int) -> int:
         """How many of `num_batches` minibatches can be drawn now."""
         return num_batches if len(storage) > 0 else 0

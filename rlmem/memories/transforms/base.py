@@ -4,11 +4,12 @@ TorchRL calls what works on a buffer's batches a transform. One of rlmem may hol
 count, and a state, which is saved with the memory.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
-from tensordict import TensorDict
 
+from rlmem.memories.base.batch import Batch
 from rlmem.memories.base.serialize import State
 from rlmem.memories.base.storage import ReplayStorage
 
@@ -37,12 +38,12 @@ class ReplayTransform:
     def extend(self, block: Any, index: torch.Tensor) -> None:
         """Told of each block (`rlmem.memories.base.storage`) that was written, at slots [N]."""
 
-    def apply(self, batch: TensorDict) -> TensorDict:
-        """Rewrite a batch [B] or [U, B], in place or anew; it has `index` and `weight` already."""
+    def apply(self, batch: Batch) -> Batch:
+        """Rewrite a batch [U, B], in place or anew; it has `index` and `weight` already."""
         return batch
 
-    def learned(self, batch: TensorDict, outputs: dict[str, Any]) -> None:
-        """Told of each batch [U, B] what the agent returned of it."""
+    def learned(self, batch: Batch, outputs: Mapping[str, torch.Tensor]) -> None:
+        """Told of each batch [U, B] what the agent returned of it, as observers are."""
 
     def metrics(self) -> dict[str, float | None]:
         """Column of metrics.csv -> its value since the last call, None without one."""

@@ -6,18 +6,18 @@ all that was seen (MeDQN(U): the memory itself may then be one minibatch), `Stor
 memory (MeDQN(R)).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 import torch
-from tensordict import TensorDict
 
 from rlmem.errors import UserError
+from rlmem.memories.base.batch import Batch
 from rlmem.memories.base.build import Needs
 from rlmem.memories.base.serialize import State
-from rlmem.memories.base.storage import ReplayStorage, as_frames
+from rlmem.memories.base.storage import ReplayStorage, both_frames
 from rlmem.memories.replay import Replay, ReplaySettings
 from rlmem.memories.ring.ring import RingStorage
 from rlmem.memories.transforms.base import ReplayTransform
@@ -68,8 +68,7 @@ class BoundedStates:
     def observe(self, block: Any) -> None:
         """Widen the bounds to a block's observations and next observations."""
         low, high = self._bounds
-        for name, rows in (("observation", block), ("next observation", block["next"])):
-            states = as_frames(name, rows, self.shape, self.dtype)
+        for states in both_frames(block, self.shape, self.dtype):
             if len(states) == 0:
                 return
             if not self._seen:
@@ -124,7 +123,7 @@ class StoredStates:
 
 
 class Consolidation(ReplayTransform):
-    """Adds `consolidation` [..., E, B', *observation_shape] and its weight lambda to each batch.
+    """Adds `consolidation` [U, E, B', *observation_shape] and its weight lambda [U] to a batch.
 
     Args:
         states: where they come from.
@@ -132,8 +131,6 @@ class Consolidation(ReplayTransform):
         batch_size: B', states a gradient step.
         weight_start, weight_end: lambda, rising linearly over the run.
         weight_steps: env steps over which it rises.
-
-    A batch [U, B] becomes a TensorDict of batch size [U]: states are not one a transition.
     """
 
     name = "consolidation"
@@ -155,10 +152,10 @@ class Consolidation(ReplayTransform):
         self.weight = weight_start
         self._gaps, self._minibatches = torch.zeros(()), 0  # since the last row
 
-    def learned(self, batch: TensorDict, outputs: dict[str, Any]) -> None:
-        if batch.shape[0]:
-            self._gaps = outputs["consolidation_loss"].sum() + self._gaps
-            self._minibatches += batch.shape[0]
+    def learned(self, batch: Batch, outputs: Mapping[str, torch.Tensor]) -> None:
+        gaps = outputs["consolidation_loss"]
+        self._gaps = gaps.sum() + self._gaps
+        self._minibatches += len(gaps)
 
     def metrics(self) -> dict[str, float | None]:
         """A mean, as the gap is 0 at each copy of the target network and grows until the next."""
@@ -173,12 +170,11 @@ class Consolidation(ReplayTransform):
     def extend(self, block: Any, index: torch.Tensor) -> None:
         self.states.observe(block)
 
-    def apply(self, batch: TensorDict) -> TensorDict:
-        shape = (*batch.shape[:-1], self.steps, self.batch_size)
+    def apply(self, batch: Batch) -> Batch:
+        shape = (len(batch["index"]), self.steps, self.batch_size)
         states = self.states.draw(int(np.prod(shape)), self._rng)
-        batch.batch_size = torch.Size(shape[:-2])
-        batch.set("consolidation", states.unflatten(0, shape))
-        batch.set("consolidation_weight", torch.full(shape[:-2], self.weight))
+        batch["consolidation"] = states.unflatten(0, shape)
+        batch["consolidation_weight"] = torch.full(shape[:1], self.weight)
         return batch
 
     def fixed_bytes(self) -> int:

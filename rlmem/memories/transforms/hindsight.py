@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from tensordict import TensorDict
 
 from rlmem.errors import UserError
+from rlmem.memories.base.batch import Batch
 from rlmem.memories.base.build import Needs
 from rlmem.memories.base.lazy import lazy_zeros
 from rlmem.memories.base.serialize import State
-from rlmem.memories.base.storage import ReplayStorage
+from rlmem.memories.base.storage import Block, ReplayStorage
 from rlmem.memories.replay import Replay, ReplaySettings
 from rlmem.memories.ring.ring import RingStorage
 from rlmem.memories.samplers.base import as_index
@@ -38,7 +38,7 @@ class HindsightTransform(ReplayTransform):
     Each transition is taken with probability k / (k + 1). Its new goal is what was achieved by a
     transition of its episode: itself or one behind it (`future`), the last (`final`), any
     (`episode`), or by any transition that is held (`random`). The last goal_size numbers of
-    `observation` and `("next", "observation")` become the goal, `reward` and `terminated` what the
+    `observation` and `next_observation` become the goal, `reward` and `terminated` what the
     rules give, and a transition at which the data of its episode end is `truncated` unless it is
     `terminated`. Where an episode was terminated although its own goal does not say so, it stays
     terminated under every goal. `index` stays, so a prioritized sampler gives a transition the
@@ -131,10 +131,12 @@ class HindsightTransform(ReplayTransform):
         Raises:
             ValueError: the block does not say which goals were achieved, one a transition.
         """
-        achieved = block["next"].get("achieved_goal", None)
+        achieved = _achieved_goals(block)
         if achieved is None:
             raise ValueError("a block without (next, achieved_goal): hindsight needs it")
-        shape, n = np.shape(achieved), np.asarray(block["next"]["terminated"]).size
+        own = isinstance(block, Block)
+        n = len(block) if own else np.asarray(block["next"]["terminated"]).size
+        shape = np.shape(achieved)
         if math.prod(shape) != n * self.goal_size:
             raise ValueError(
                 f"(next, achieved_goal) of shape {shape} was given with {n} transitions: hindsight "
@@ -144,7 +146,7 @@ class HindsightTransform(ReplayTransform):
     def extend(self, block: Any, index: torch.Tensor) -> None:
         """Keep the goals that a block achieved."""
         slots = as_index(index)
-        achieved = np.asarray(block["next"]["achieved_goal"])
+        achieved = np.asarray(_achieved_goals(block))
         self._achieved[slots] = achieved.reshape(len(slots), self.goal_size)
         if len(self._back):
             self._back[slots] = 0
@@ -161,8 +163,8 @@ class HindsightTransform(ReplayTransform):
         slots, link = slots[link > 0], link[link > 0]
         self._back[(slots + link) % int(self.storage._ring["size"][0])] = link
 
-    def apply(self, batch: TensorDict) -> TensorDict:
-        """Replace goals in a batch [B] or [U, B], in place."""
+    def apply(self, batch: Batch) -> Batch:
+        """Replace goals in a batch [U, B], in place."""
         index = as_index(batch["index"].reshape(-1))
         chance, draw = torch.rand((2, len(index)), generator=self._rng, dtype=torch.float64).numpy()
         taken = np.flatnonzero(chance < self.k / (self.k + 1))
@@ -182,25 +184,25 @@ class HindsightTransform(ReplayTransform):
         return kernels.pick_of_episode(index, draw, storage._ring, storage._rows, self._back)
 
     def _relabel(
-        self, batch: TensorDict, taken: np.ndarray, achieved: np.ndarray, goal: np.ndarray
+        self, batch: Batch, taken: np.ndarray, achieved: np.ndarray, goal: np.ndarray
     ) -> None:
         """Make `goal` [n, G] that of the rows `taken` [n], which achieved `achieved` [n, G]."""
         size = self.goal_size
         frames, after = (
             batch[key].view(-1, *self.storage.frame_shape).numpy()
-            for key in ("observation", ("next", "observation"))
+            for key in ("observation", "next_observation")
         )
-        columns = ("reward", "terminated", "truncated", "done")
-        reward, terminated, truncated, done = (batch["next", c].view(-1).numpy() for c in columns)
-        ended, was_done = terminated[taken], done[taken]
+        columns = ("reward", "terminated", "truncated")
+        reward, terminated, truncated = (batch[name].view(-1).numpy() for name in columns)
+        ended = terminated[taken]
+        was_done = ended | truncated[taken]
         ends = self.terminated(achieved, goal)
         rows = np.flatnonzero(ended)
         if len(rows):  # not by its goal: then by what no goal changes
             ends[rows] |= ~self.terminated(achieved[rows], after[taken[rows], -size:])
         frames[taken, -size:] = after[taken, -size:] = goal
         reward[taken] = self.reward(achieved, goal)
-        terminated[taken], done[taken] = ends, was_done | ends
-        truncated[taken] = was_done & ~ends
+        terminated[taken], truncated[taken] = ends, was_done & ~ends
 
     def _used(self) -> int:
         return int(self.storage._ring["size"][0])
@@ -250,6 +252,12 @@ class HindsightTransform(ReplayTransform):
         age = (int(self.storage._ring["cursor"][0]) - 1 - first) % max(1, self._used())
         gone = self._back[first]
         assert ((gone == 0) | (age + gone >= len(self.storage))).all(), "a link to another episode"
+
+
+def _achieved_goals(block: Any) -> Any:
+    """What each transition of a block achieved; None where it does not say."""
+    given = block.columns if isinstance(block, Block) else block["next"]
+    return given.get("achieved_goal", None)
 
 
 @dataclass(kw_only=True)

@@ -1,0 +1,34 @@
+"""What a memory gives an agent: a plain dict of tensors, all minibatches of a round at once."""
+
+import torch
+from tensordict import TensorDict
+
+# Columns of U minibatches of B transitions:
+#   observation, next_observation   [U, B, *observation_shape], as they are stored
+#   action                          int64 [U, B], or float32 [U, B, A] in a box
+#   reward, weight                  float32 [U, B, 1]; weights are ones unless the sampler has some
+#   terminated, truncated           bool [U, B, 1]
+#   steps_to_next                   int64 [U, B, 1], transitions that the reward spans
+#   index                           int64 [U, B] on the CPU, what the sampler drew
+# and the columns that an agent, a sampler or a transform adds.
+Batch = dict[str, torch.Tensor]
+
+# What TorchRL holds under "next".
+_NEXT = {"next_observation": "observation", "reward": "reward"} | {
+    flag: flag for flag in ("terminated", "truncated")
+}
+
+
+def as_tensordict(batch: Batch, shape: tuple[int, ...]) -> TensorDict:
+    """A batch with TorchRL's keys, of the same tensors; ("next", "done") is added.
+
+    Args:
+        shape: batch size; every column's leading dimensions.
+    """
+    flat = {name: column for name, column in batch.items() if name not in _NEXT}
+    following = {key: batch[name] for name, key in _NEXT.items()}
+    following["done"] = batch["terminated"] | batch["truncated"]
+    # Without the checks of the public constructor, a tenth of what a sample of vectors takes.
+    return TensorDict._new_unsafe(  # pyright: ignore[reportPrivateUsage]
+        {**flat, "next": following}, batch_size=torch.Size(shape)
+    )
