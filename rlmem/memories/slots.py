@@ -99,10 +99,10 @@ class SlotStorage(ReplayStorage):
         if len(slots) and not (slots.min() >= -1 and slots.max() < self.max_size):
             raise IndexError(f"slots must lie in [0, {self.max_size}), or be -1: not kept")
         before, after = self._stacks(block)
-        kept = np.flatnonzero(slots >= 0)
+        newest_first = np.flatnonzero(slots >= 0)[::-1]
         # Of a slot given twice, the last transition stands.
-        kept = kept[np.unique(slots[kept][::-1], return_index=True)[1] * -1 + len(kept) - 1]
-        into = slots[kept]
+        into, first = np.unique(slots[newest_first], return_index=True)
+        kept = newest_first[first]
         rows = {
             "observation": before,
             "next_observation": after,
