@@ -92,7 +92,7 @@ class SlotStorage(ReplayStorage):
             ValueError: a block of other shapes; nothing is written.
             IndexError: a slot out of range.
         """
-        block = self._read(data)
+        block = self.read_block(data)
         slots = np.atleast_1d(np.asarray(cursor, np.int64))
         if len(slots) != len(block):
             raise ValueError(f"{len(slots)} slots were given for {len(block)} transitions")
@@ -118,7 +118,12 @@ class SlotStorage(ReplayStorage):
         self._held[fresh] = True
         self._count += len(fresh)
 
-    def _read(self, data: Any) -> Block:
+    def read_block(self, data: Any) -> Block:
+        """A block as arrays, checked: what `set` takes.
+
+        Raises:
+            ValueError: it is of other shapes.
+        """
         action = self._columns["action"]
         return as_block(
             data, self.frame_shape, self.dtype, self.num_envs, action.shape[1:], action.dtype
@@ -129,7 +134,7 @@ class SlotStorage(ReplayStorage):
         a block that `set` would refuse is refused here, while nothing has moved."""
         data = batched_data if single_data is None else single_data
         if data is not None:
-            self._read(data)
+            self.read_block(data)
         return self.max_size
 
     def _stacks(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
