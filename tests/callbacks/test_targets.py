@@ -7,9 +7,9 @@ import pytest
 
 from rlmem.callbacks.targets import EpisodeTargets, target_updates
 from rlmem.collect.module import TrainerSteps
-from rlmem.config import compose
 from tests.collect.helpers import ScriptedEnv, make_stream
 from tests.collect.test_collector import ring
+from tests.settings import settings
 
 
 def updates(*lengths: int, vector_steps: int = 1, rounds: int = 1, before: int = 0) -> list[int]:
@@ -49,4 +49,4 @@ def test_a_resumed_run_had_its_updates_before() -> None:
 )
 def test_only_a_run_that_asks_has_the_listener(given: list[str], count: int) -> None:
     stream: Any = make_stream(ScriptedEnv(9), ring(1))
-    assert len(target_updates(compose("train", given), stream, None)) == count
+    assert len(target_updates(settings(*given), stream, None)) == count
