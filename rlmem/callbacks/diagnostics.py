@@ -14,6 +14,7 @@ from tensordict import TensorDict
 from rlmem.memories.memory import ReplayMemory
 from rlmem.memories.observer import MemoryObserver
 from rlmem.memories.serialize import State
+from rlmem.memories.state import Stateful, array_of, entry, number_of
 
 DIAGNOSTICS = (
     "loss",
@@ -79,7 +80,7 @@ class _Draw(NamedTuple):
         return values
 
 
-class ReplayDiagnostics(MemoryObserver):
+class ReplayDiagnostics(Stateful, MemoryObserver):
     """Follows what a memory holds and draws, and describes it when asked for a row.
 
     Args:
@@ -161,7 +162,7 @@ class ReplayDiagnostics(MemoryObserver):
             **(self._draw.columns() if self._draw else {}),
         }
 
-    def state_dict(self) -> State:
+    def state_views(self) -> State:
         """Flat state, for a checkpoint of the run: what was drawn and written, and the values that
         the next row will have."""
         self._describe()
@@ -172,10 +173,14 @@ class ReplayDiagnostics(MemoryObserver):
             "values": self._values,
         }
 
-    def load_state_dict(self, state_dict: State) -> None:
-        """Take over a state."""
-        self._written = np.array(state_dict["written"], np.int64)
-        self._drawn = np.array(state_dict["drawn"], np.int32)
+    def check_state(self, state: State) -> None:
+        written = array_of(state, "written", np.int64, (-1,), "run")
+        array_of(state, "drawn", np.int32, written.shape, "run")
+        number_of(state, "minibatches", "run")
+        entry(state, "values", "run")
+
+    def take_over(self, state: State) -> None:
+        self._written, self._drawn = np.array(state["written"]), np.array(state["drawn"])
         self._used = len(self._drawn)
-        self._minibatches = int(state_dict["minibatches"])
-        self._values = dict(state_dict["values"])
+        self._minibatches = int(state["minibatches"])
+        self._values = dict(state["values"])

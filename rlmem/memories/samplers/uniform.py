@@ -8,6 +8,7 @@ from torchrl.data.replay_buffers.storages import Storage
 
 from rlmem.memories.samplers.base import ReplaySampler, as_index, require_items
 from rlmem.memories.serialize import State
+from rlmem.memories.state import array_of, number_of
 
 
 class UniformSampler(ReplaySampler):
@@ -47,11 +48,14 @@ class CombinedSampler(UniformSampler):
     def _empty(self) -> None:
         self._newest = -1
 
-    def state_dict(self) -> State:
+    def state_views(self) -> State:
         return {"newest": self._newest}
 
-    def load_state_dict(self, state_dict: State) -> None:
-        self._newest = int(state_dict["newest"])
+    def check_state(self, state: State) -> None:
+        number_of(state, "newest")
+
+    def take_over(self, state: State) -> None:
+        self._newest = int(state["newest"])
 
 
 class NewestSampler(ReplaySampler):
@@ -122,8 +126,11 @@ class LatestSampler(ReplaySampler):
     def projected_footprint(self) -> dict[str, int]:
         return {"sampler_history": 8 * self.history}
 
-    def state_dict(self) -> State:
+    def state_views(self) -> State:
         return {"recent": self._recent}
 
-    def load_state_dict(self, state_dict: State) -> None:
-        self._recent = np.array(state_dict["recent"])
+    def check_state(self, state: State) -> None:
+        array_of(state, "recent", np.int64, (-1,))
+
+    def take_over(self, state: State) -> None:
+        self._recent = np.array(state["recent"])

@@ -6,6 +6,7 @@ import numpy as np
 
 from rlmem.memories.lazy import lazy_zeros
 from rlmem.memories.serialize import State
+from rlmem.memories.state import array_of
 from rlmem.memories.storages.base import Block
 from rlmem.memories.storages.ring import RingStorage
 
@@ -73,3 +74,9 @@ class DenseStorage(RingStorage):
 
     def _import_open(self, state: State) -> None:
         self._running[:] = state["running"]
+
+    def _check_frames(self, state: State, chains: np.ndarray, chunks: np.ndarray) -> None:
+        array_of(state, "running", self.dtype, self._running.shape)
+
+    def _least_loaded(self, state: State, chains: np.ndarray, chunks: np.ndarray) -> int:
+        return sum(self._stack_bytes(int(state["size"])).values())

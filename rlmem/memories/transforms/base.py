@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from tensordict import TensorDict
 
-from rlmem.memories.serialize import State
+from rlmem.memories.state import Stateful
 from rlmem.memories.storages.base import ReplayStorage
 
 
-class ReplayTransform:
+class ReplayTransform(Stateful):
     """Base of the transforms: does nothing, holds nothing."""
 
     name = "transform"  # of its folder in a saved memory
@@ -59,13 +59,6 @@ class ReplayTransform:
     def projected_footprint(self) -> dict[str, int]:
         """Component -> bytes held when the memory is full."""
         return self.footprint()
-
-    def state_dict(self) -> State:
-        """Flat state: name -> array or JSON value."""
-        return {}
-
-    def load_state_dict(self, state_dict: State) -> None:
-        """Take over a state, copying arrays in place."""
 
     def check_valid(self) -> None:
         """Assert the invariants."""

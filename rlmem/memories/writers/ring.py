@@ -1,15 +1,14 @@
 """The ring writer: transitions in the order in which they come, the oldest makes room."""
 
-from pathlib import Path
 from typing import Any
 
 import torch
 from torchrl.data.replay_buffers.writers import Writer
 
-from rlmem.memories.serialize import State
+from rlmem.memories.state import Stateful
 
 
-class RingWriter(Writer):
+class RingWriter(Stateful, Writer):
     """Writes to a ring storage, which knows the next slots itself: with a budget they depend on
     what is held.
 
@@ -37,17 +36,3 @@ class RingWriter(Writer):
 
     def _empty(self, empty_write_count: bool = True) -> None:
         pass
-
-    def state_dict(self) -> State:
-        """Flat state: empty."""
-        return {}
-
-    def load_state_dict(self, state_dict: State) -> None:
-        """Take over a state."""
-
-    def dumps(self, path: Any) -> None:
-        """Save into a folder: nothing."""
-        Path(path).mkdir(parents=True, exist_ok=True)
-
-    def loads(self, path: Any) -> None:
-        """Load from a folder: nothing."""
