@@ -88,7 +88,7 @@ def _save_checkpoint(
     if with_memory:
         stream.memory.save(fresh / "memory", folder / "memory")
         if recorder.diagnostics:
-            save_state(fresh / "diagnostics", recorder.diagnostics.state_dict())
+            save_state(fresh / "diagnostics", recorder.diagnostics.state_views())
     (fresh / "README.txt").write_text(README)
     manifest = {
         "format": FORMAT,

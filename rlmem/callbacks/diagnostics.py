@@ -14,6 +14,7 @@ import torch
 from rlmem.memories.base.batch import Batch
 from rlmem.memories.base.observer import Observer
 from rlmem.memories.base.serialize import State
+from rlmem.memories.base.state import Stateful, array_of, entry, number_of
 from rlmem.memories.memory import ReplayMemory
 
 DIAGNOSTICS = (
@@ -80,7 +81,7 @@ class _Draw(NamedTuple):
         return values
 
 
-class ReplayDiagnostics(Observer):
+class ReplayDiagnostics(Stateful, Observer):
     """Follows what a memory holds and draws, and describes it when asked for a row.
 
     Args:
@@ -162,7 +163,7 @@ class ReplayDiagnostics(Observer):
             **(self._draw.columns() if self._draw else {}),
         }
 
-    def state_dict(self) -> State:
+    def state_views(self) -> State:
         """Flat state, for a checkpoint of the run: what was drawn and written, and the values that
         the next row will have."""
         self._describe()
@@ -173,10 +174,14 @@ class ReplayDiagnostics(Observer):
             "values": self._values,
         }
 
-    def load_state_dict(self, state_dict: State) -> None:
-        """Take over a state."""
-        self._written = np.array(state_dict["written"], np.int64)
-        self._drawn = np.array(state_dict["drawn"], np.int32)
+    def check_state(self, state: State) -> None:
+        written = array_of(state, "written", np.int64, (-1,), "run")
+        array_of(state, "drawn", np.int32, written.shape, "run")
+        number_of(state, "minibatches", "run")
+        entry(state, "values", "run")
+
+    def take_over(self, state: State) -> None:
+        self._written, self._drawn = np.array(state["written"]), np.array(state["drawn"])
         self._used = len(self._drawn)
-        self._minibatches = int(state_dict["minibatches"])
-        self._values = dict(state_dict["values"])
+        self._minibatches = int(state["minibatches"])
+        self._values = dict(state["values"])

@@ -16,6 +16,7 @@ from tensordict import TensorDict
 from rlmem.memories.base.batch import Batch, as_tensordict
 from rlmem.memories.base.observer import Observer
 from rlmem.memories.base.serialize import load_state, save_state
+from rlmem.memories.base.state import array_of, number_of
 from rlmem.memories.base.storage import ReplayStorage
 from rlmem.memories.samplers.base import ReplaySampler, as_index
 from rlmem.memories.transforms.base import ReplayTransform
@@ -259,7 +260,7 @@ class ReplayMemory:
         self.storage.save(folder / "storage", previous / "storage" if previous else None)
         for name, part in self._parts().items():
             if part is not self.storage:
-                save_state(folder / name, part.state_dict())
+                save_state(folder / name, part.state_views())
         own = {
             "generator": self.generator.get_state().numpy(),
             "transitions_seen": self.transitions_seen,
@@ -271,12 +272,19 @@ class ReplayMemory:
 
         Raises:
             FileNotFoundError: the folder holds no memory.
-            ValueError: it holds a memory of another shape, or a file of it is damaged.
+            ValueError: it holds a memory of another shape, or a file of it is damaged; the memory
+                stays as it was.
         """
-        for name, part in self._parts().items():
-            part.load_state_dict(load_state(folder / name))
+        parts = self._parts()
+        states = {name: load_state(folder / name) for name in (*parts, "memory")}
+        for name, part in parts.items():
+            part.check_state(states[name])
+        own = states["memory"]
+        generator = array_of(own, "generator", np.uint8, (self.generator.get_state().numel(),))
+        seen = int(number_of(own, "transitions_seen"))
+        for name, part in parts.items():
+            part.take_over(states[name])
         self._forget_evicted()
         self.sampler.synchronise(self.storage)
-        own = load_state(folder / "memory")
-        self.generator.set_state(torch.from_numpy(np.array(own["generator"])))
-        self.transitions_seen = int(own["transitions_seen"])
+        self.generator.set_state(torch.from_numpy(np.array(generator)))
+        self.transitions_seen = seen

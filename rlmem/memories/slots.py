@@ -15,10 +15,12 @@ import numpy as np
 import torch
 from tensordict import TensorDict
 
+from rlmem.errors import UserError
 from rlmem.memories.base.batch import Batch, as_tensordict
 from rlmem.memories.base.indexing import slots_of
 from rlmem.memories.base.lazy import lazy_zeros
 from rlmem.memories.base.serialize import State
+from rlmem.memories.base.state import array_of
 from rlmem.memories.base.storage import Block, ReplayStorage, as_block
 
 
@@ -216,40 +218,32 @@ class SlotStorage(ReplayStorage):
         self._count = 0
         self._runs[:] = False
 
-    def state_dict(self) -> State:
-        order = self._order[: self._count].copy()
-        held = {name: column[order] for name, column in self._columns.items()}
-        return {**held, "order": order, "running": self._running.copy(), "runs": self._runs.copy()}
+    def state_views(self) -> State:
+        order = self._order[: self._count]
+        held = {name: lambda c=column: c[order] for name, column in self._columns.items()}
+        return {**held, "order": order, "running": self._running, "runs": self._runs}
 
-    def load_state_dict(self, state_dict: State) -> None:
-        """Take over a state, all of it or nothing.
+    def check_state(self, state: State) -> None:
+        """See `Stateful`; the slots must be of this storage, each once."""
+        order = array_of(state, "order", np.int64, (-1,))
+        count = len(order)
+        if count and not (order.min() >= 0 and order.max() < self.max_size):
+            raise UserError(f"the saved memory has slots beyond this one's {self.max_size}")
+        if len(np.unique(order)) != count:
+            raise UserError("the saved memory is damaged: a slot is held twice")
+        for name, column in self._columns.items():
+            array_of(state, name, column.dtype, (count, *column.shape[1:]))
+        array_of(state, "running", self.dtype, self._running.shape)
+        array_of(state, "runs", np.bool_, self._runs.shape)
 
-        Raises:
-            ValueError: it is of other shapes or of more slots.
-        """
-        order = np.array(state_dict["order"], np.int64)
-        fits = len(np.unique(order)) == len(order) <= self.max_size and (
-            len(order) == 0 or (order.min() >= 0 and order.max() < self.max_size)
-        )
-        rows = {name: np.asarray(state_dict[name]) for name in self._columns}
-        wanted = {name: (len(order), *c.shape[1:]) for name, c in self._columns.items()}
-        running = np.asarray(state_dict["running"])
-        if (
-            not fits
-            or any(rows[name].shape != shape for name, shape in wanted.items())
-            or any(rows[name].dtype != c.dtype for name, c in self._columns.items())
-            or running.shape != self._running.shape
-        ):
-            raise ValueError(
-                f"the saved memory is no storage of {self.max_size} slots of {self.dtype} "
-                f"{self.frame_shape} in stacks of {self.stack}"
-            )
+    def take_over(self, state: State) -> None:
+        order = np.array(state["order"])
         self._empty()
         for name, column in self._columns.items():
-            column[order] = rows[name]
+            column[order] = state[name]
         self._order[: len(order)], self._count = order, len(order)
         self._held[order] = True
-        self._running[:], self._runs[:] = running, state_dict["runs"]
+        self._running[:], self._runs[:] = state["running"], state["runs"]
 
     def check_valid(self) -> None:
         order = self._order[: self._count]

@@ -1,5 +1,6 @@
 """Replay diagnostics: each column's known answer, for rings, budgets, maps and no replay."""
 
+import copy
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -261,6 +262,19 @@ def test_a_saved_state_gives_the_same_rows(tmp_path: Path) -> None:
             if seed > 2:
                 rows.append(diagnostics.columns())
     assert rows[:3] == rows[3:]
+
+
+def test_a_state_that_is_kept_stays_as_it_is() -> None:
+    memory, diagnostics = ring(30, UniformSampler())
+    memory.extend(vector_block(20))
+    learn(diagnostics, memory.sample(5, 2))
+    state = diagnostics.state_dict()
+    kept = copy.deepcopy(state)
+    memory.extend(vector_block(20, 1))
+    learn(diagnostics, memory.sample(5, 2))
+    for name in ("written", "drawn"):
+        np.testing.assert_array_equal(state[name], kept[name])
+    assert state["values"] == kept["values"]
 
 
 def test_of_what_was_written_before_no_age_is_known() -> None:

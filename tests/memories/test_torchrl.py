@@ -1,5 +1,6 @@
 """The parts inside TorchRL's own buffers, and the memories as a library of their own."""
 
+import copy
 import subprocess
 import sys
 from collections.abc import Callable
@@ -27,6 +28,7 @@ from rlmem.memories import (
     VisitSampler,
 )
 from tests.memories.helpers import RandomEnvs
+from tests.memories.states import assert_equal
 
 CAPACITY, FRAME = 60, (1, 6, 6)
 SAMPLERS: dict[str, Callable] = {
@@ -153,6 +155,63 @@ def test_a_dumped_buffer_draws_the_same_once_loaded(
     assert_close(*draws, rtol=0, atol=0)
     other.extend(block(10, seed=6))
     other.storage.check_valid()
+
+
+def drawn(buffer: Any, count: int = 20) -> list[Any]:
+    """Samples, each followed by new priorities."""
+    samples = []
+    for _ in range(count):
+        sample, info = buffer.sample(return_info=True)
+        buffer.update_priority(info["index"], sample["next", "reward"].abs().reshape(-1))
+        samples.append(sample.select("observation", "action", "next", "steps_to_next"))
+    return samples
+
+
+def assert_go_on_alike(buffer: Any, twin: Any) -> None:
+    for seed in (None, 7, 8):
+        if seed is not None:
+            for each in (buffer, twin):
+                each.extend(block(25, seed))
+        buffer.storage.check_valid()
+        buffer.sampler.check_valid()
+        for own, expected in zip(drawn(buffer), drawn(twin), strict=True):
+            assert_close(own, expected, rtol=0, atol=0)
+
+
+def ring_of(kind: str, writer: Any) -> Callable:
+    return lambda buffer_class: ring_buffer(buffer_class, kind, writer())
+
+
+BUFFERS = {
+    **{f"{kind}, RingWriter": ring_of(kind, RingWriter) for kind in SAMPLERS},
+    "uniform, RoundRobinWriter": ring_of("uniform", RoundRobinWriter),
+    "prioritized, RoundRobinWriter": ring_of("prioritized", RoundRobinWriter),
+    "map": lambda buffer_class: map_buffer(buffer_class),
+}
+del BUFFERS["latest, RingWriter"]  # which has not as many batches
+
+
+@each_buffer
+@pytest.mark.parametrize("kind", BUFFERS)
+def test_a_buffers_own_state_changes_nothing(buffer_class: Any, kind: str) -> None:
+    buffer, twin = (BUFFERS[kind](buffer_class) for _ in range(2))
+    buffer.load_state_dict(buffer.state_dict())
+    assert_go_on_alike(buffer, twin)
+
+
+@each_buffer
+@pytest.mark.parametrize("kind", BUFFERS)
+def test_a_buffers_state_can_be_kept_while_it_goes_on(buffer_class: Any, kind: str) -> None:
+    buffer, twin = (BUFFERS[kind](buffer_class) for _ in range(2))
+    state = buffer.state_dict()
+    kept = copy.deepcopy(state)
+    for seed in range(3):
+        buffer.extend(block(25, seed))
+        drawn(buffer, 3)
+    for part in ("_storage", "_sampler", "_writer"):
+        assert_equal(dict(state[part]), dict(kept[part]), part)
+    buffer.load_state_dict(state)
+    assert_go_on_alike(buffer, twin)
 
 
 @each_buffer

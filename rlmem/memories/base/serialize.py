@@ -54,6 +54,8 @@ def save_state(
 class SavedState(Mapping[str, Any]):
     """A saved state, read as it is asked for: arrays are memory-mapped, never all at once.
 
+    An array's checksum is verified when it is first asked for.
+
     Raises:
         ValueError: on access to an array, if its file is damaged.
     """
@@ -62,12 +64,15 @@ class SavedState(Mapping[str, Any]):
         self.folder = folder
         self.files: dict[str, dict[str, int]] = values.pop(_FILES)
         self.values_: dict[str, Any] = values
+        self._verified: set[str] = set()
 
     def __getitem__(self, name: str) -> Any:
         if name not in self.files:
             return self.values_[name]
         path = self.folder / f"{name}.npy"
-        _verify(path, self.files[name])
+        if name not in self._verified:
+            _verify(path, self.files[name])
+            self._verified.add(name)
         return np.load(path, mmap_mode="r", allow_pickle=False)
 
     def intact(self, names: Iterable[str]) -> bool:

@@ -15,7 +15,8 @@ from tensordict import TensorDict
 from torchrl.data.replay_buffers.storages import Storage
 
 from rlmem.memories.base.batch import Batch
-from rlmem.memories.base.serialize import State, load_state, save_state
+from rlmem.memories.base.serialize import save_state
+from rlmem.memories.base.state import Stateful
 
 
 @dataclass(slots=True)
@@ -172,7 +173,7 @@ def as_block(
     )
 
 
-class ReplayStorage(Storage):
+class ReplayStorage(Stateful, Storage):
     """Base of the storages: counting bytes, saving without pickle."""
 
     unit = "transitions"  # what the capacity counts
@@ -257,20 +258,8 @@ class ReplayStorage(Storage):
         Args:
             previous: folder of an earlier save, whose files may be linked.
         """
-        save_state(folder, self.state_dict())
+        save_state(folder, self.state_views())
 
     def dumps(self, path: Any) -> None:
         """Save into a folder (TorchRL's interface)."""
         self.save(Path(path))
-
-    def loads(self, path: Any) -> None:
-        """Load from a folder (TorchRL's interface)."""
-        self.load_state_dict(load_state(Path(path)))
-
-    def load_state_dict(self, state_dict: State) -> None:
-        """Take over a flat state in place."""
-        raise NotImplementedError
-
-    def state_dict(self) -> State:
-        """Flat state: name -> array (a view of the used part) or JSON value."""
-        raise NotImplementedError

@@ -1,15 +1,14 @@
 """What every writer shares: a TorchRL writer that counts its bytes and saves without pickle."""
 
-from pathlib import Path
 from typing import Any
 
 import torch
 from torchrl.data.replay_buffers.writers import Writer
 
-from rlmem.memories.base.serialize import State, load_state, save_state
+from rlmem.memories.base.state import Stateful
 
 
-class ReplayWriter(Writer):
+class ReplayWriter(Stateful, Writer):
     """Base of the writers, which say what of each block is kept and where.
 
     `self._storage` is the memory's storage, `self._rng` its random generator.
@@ -43,18 +42,3 @@ class ReplayWriter(Writer):
 
     def _empty(self, empty_write_count: bool = True) -> None:
         """Forget what was written."""
-
-    def state_dict(self) -> State:
-        """Flat state: name -> array or JSON value, copied."""
-        return {}
-
-    def load_state_dict(self, state_dict: State) -> None:
-        """Take over a state."""
-
-    def dumps(self, path: Any) -> None:
-        """Save into a folder (TorchRL's interface)."""
-        save_state(Path(path), self.state_dict())
-
-    def loads(self, path: Any) -> None:
-        """Load from a folder (TorchRL's interface)."""
-        self.load_state_dict(load_state(Path(path)))

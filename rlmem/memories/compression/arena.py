@@ -5,6 +5,7 @@ string costs its length and 12 bytes. Strings that are put in together should go
 segment is used again once nothing in it is held.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from numba import njit
 
 from rlmem.memories.base.lazy import can_give_back, give_back, lazy_zeros
 from rlmem.memories.base.serialize import State
+from rlmem.memories.base.state import Stateful, array_of
 
 SEGMENT = 16 * 1024  # bytes
 RECORD = 16  # bytes of a segment's numbers in the lists beside
@@ -141,7 +143,7 @@ def _restore(
             segment, offset = following[segment], 0
 
 
-class Arena:
+class Arena(Stateful):
     """Byte strings in segments.
 
     Args:
@@ -152,11 +154,11 @@ class Arena:
         self._allocate(-(-limit // SEGMENT) + 1)
 
     def _allocate(self, count: int) -> None:
-        self._segments = lazy_zeros((count, SEGMENT), np.uint8, least=0)
-        self._following = lazy_zeros((count,), np.int32)
-        self._held = lazy_zeros((count,), np.int32)  # strings that touch the segment
-        self._free = lazy_zeros((count,), np.int32)  # stack of free segments
-        self._returned = lazy_zeros((count,), np.int32)  # of segments given back to the system
+        segments = lazy_zeros((count, SEGMENT), np.uint8, least=0)
+        lists = [lazy_zeros((count,), np.int32) for _ in range(4)]
+        self._segments = segments
+        self._following, self._held = lists[:2]  # next of a string's; strings that touch it
+        self._free, self._returned = lists[2:]  # stacks: of free ones, of those given back
         # Touched, free, current segment, offset in it, given back.
         self._state = np.array([0, 0, -1, 0, 0])
 
@@ -232,33 +234,73 @@ class Arena:
         """Let go of everything."""
         self._state[:] = 0, 0, -1, 0, 0
 
-    def state_dict(self) -> State:
+    def state_views(self) -> State:
         """How the segments are used, without what they hold: `gather` gives that."""
         touched, free, _, _, returned = self._state
         return {
-            "arena.state": self._state.copy(),
-            "arena.following": self._following[:touched].copy(),
-            "arena.free": self._free[:free].copy(),
-            "arena.returned": self._returned[:returned].copy(),
+            "arena.state": self._state,
+            "arena.following": self._following[:touched],
+            "arena.free": self._free[:free],
+            "arena.returned": self._returned[:returned],
         }
 
-    def load_state_dict(self, state: State) -> None:
+    def check_state(self, state: State) -> None:
+        touched, free, current, offset, returned = array_of(state, "arena.state", np.int64, (5,))
+        following, *unused = (
+            array_of(state, f"arena.{name}", np.int32, (-1,))
+            for name in ("following", "free", "returned")
+        )
+        fits = (len(following), *map(len, unused)) == (touched, free, returned)
+        unused = np.concatenate(unused)
+        fits = fits and 0 <= offset <= SEGMENT and -1 <= current < touched
+        if not fits or ((unused < 0) | (unused >= touched)).any():
+            raise ValueError("the saved memory is damaged: no such segments")
+
+    def check_strings(self, state: State, blobs: np.ndarray, size: int) -> None:
+        """Refuse strings that cannot have lain in the arena of a checked state.
+
+        Args:
+            blobs: where they lay, BLOB [n].
+            size: bytes of all of them.
+
+        Raises:
+            ValueError: there is no such place, or they are of another size.
+        """
+        inside = (blobs["segment"] >= 0) & (blobs["segment"] < state["arena.state"][0])
+        inside &= (blobs["offset"] >= 0) & (blobs["offset"] <= SEGMENT) & (blobs["size"] > 0)
+        if not inside.all() or blobs["size"].sum(dtype=np.int64) != size:
+            raise ValueError("the saved memory is damaged: no such strings")
+
+    def least_bytes(self, state: State, blobs: np.ndarray) -> int:
+        """Bytes held with a checked state, once all strings but `blobs` (BLOB [n]) are released
+        and what then is free is given back, if it can be."""
+        touched, _, current, _, returned = state["arena.state"]
+        segments = touched - returned
+        if self.gives_back:
+            following = np.clip(state["arena.following"], 0, max(0, touched - 1))
+            kept = set(_segments_of(blobs, following))
+            segments = len(kept | {current} if current >= 0 else kept)
+        return int(segments) * SEGMENT + int(touched) * RECORD
+
+    def make_room(self, state: State) -> None:
+        """Have address space for a checked state; what is held is lost where there was less.
+
+        Raises:
+            UserError: the system has none; nothing was changed.
+        """
+        touched = int(state["arena.state"][0])
+        if touched > len(self._held):  # it may pass a budget until it shrinks
+            self._allocate(touched)
+
+    def take_over(self, state: State) -> None:
         """Take over how segments were used; `restore` then brings the strings.
 
         So a loaded arena has the free room and the holes of the saved one: under a budget, what is
         evicted next hangs on both.
-
-        Raises:
-            ValueError: the state is damaged.
         """
-        touched, free, current, offset, returned = saved = np.array(state["arena.state"])
-        unused = np.concatenate([state["arena.free"], state["arena.returned"]])
-        fits = len(unused) == free + returned and 0 <= offset <= SEGMENT and current < touched
-        if not fits or ((unused < 0) | (unused >= touched)).any():
-            raise ValueError("the saved memory is damaged: no such segments")
-        if touched > len(self._held):  # it may pass a budget until it shrinks
-            self._allocate(int(touched))
-        self._state[:] = saved
+        self.make_room(state)
+        self._state[:] = saved = state["arena.state"]
+        touched, free, _, _, returned = saved
         self._held[:touched] = 0
         # Of segments that nothing runs through, what stood there before is saved as well.
         self._following[:touched] = np.clip(state["arena.following"], 0, max(0, touched - 1))
@@ -266,15 +308,8 @@ class Arena:
         self._returned[:returned] = state["arena.returned"]
 
     def restore(self, blobs: np.ndarray, data: np.ndarray) -> None:
-        """Put strings (uint8, one after the other) where they lay, BLOB [n].
-
-        Raises:
-            ValueError: they cannot have lain there.
-        """
-        inside = (blobs["segment"] >= 0) & (blobs["segment"] < self._state[0])
-        inside &= (blobs["offset"] >= 0) & (blobs["offset"] <= SEGMENT) & (blobs["size"] > 0)
-        if not inside.all() or blobs["size"].sum(dtype=np.int64) != len(data):
-            raise ValueError("the saved memory is damaged: no such strings")
+        """Put strings (uint8, one after the other) that `check_strings` let pass where they lay,
+        BLOB [n]."""
         _restore(data, blobs, self._segments, self._following, self._held)
 
     @property
@@ -303,17 +338,21 @@ class Arena:
         """Assert that the strings held are `blobs`, and that every segment is held or free."""
         touched, free, current, _, returned = self._state
         held = np.zeros(touched, np.int32)
-        for segment, offset, size in blobs:
-            left = offset + size
-            while True:
-                held[segment] += 1
-                if left <= SEGMENT:
-                    break
-                left -= SEGMENT
-                segment = self._following[segment]
+        for segment in _segments_of(blobs, self._following):
+            held[segment] += 1
         unused = np.flatnonzero(held == 0)
         unused = unused[unused != current]
         assert np.array_equal(held[held > 0], self._held[:touched][held > 0]), "a wrong count"
         assert np.array_equal(
             np.sort(np.concatenate([self._free[:free], self._returned[:returned]])), unused
         ), "segments lost or free twice"
+
+
+def _segments_of(blobs: np.ndarray, following: np.ndarray) -> Iterator[int]:
+    """The segments that each string runs through."""
+    for segment, offset, size in blobs.tolist():
+        left = offset + size
+        while left > SEGMENT:
+            yield segment
+            segment, left = int(following[segment]), left - SEGMENT
+        yield segment

@@ -14,11 +14,12 @@ import numpy as np
 
 from rlmem.memories.base.lazy import lazy_zeros
 from rlmem.memories.base.serialize import State
+from rlmem.memories.base.state import array_of
 from rlmem.memories.base.storage import Block
 from rlmem.memories.compression import codec
 from rlmem.memories.compression.arena import BLOB, SEGMENT, Arena
 from rlmem.memories.compression.packing import Packer
-from rlmem.memories.ring.checkpoint import RingLog
+from rlmem.memories.ring.checkpoint import RingLog, places_of
 from rlmem.memories.ring.ring import RingStorage, as_bytes
 from rlmem.registry import part
 
@@ -238,7 +239,7 @@ class CompressedFrameStorage(RingStorage):
         self._blobs[chunks] = blobs
 
     def _import_layout(self, state: State) -> None:
-        self._arena.load_state_dict(state)
+        self._arena.take_over(state)
         self._layout = np.array(state["blobs"])
 
     def _export_open(self) -> dict[str, np.ndarray]:
@@ -257,7 +258,7 @@ class CompressedFrameStorage(RingStorage):
             "open_ends": ends,
             "open_streams": np.concatenate(streams),
             "blobs": self._blobs[RingLog(self).full()],
-            **self._arena.state_dict(),
+            **self._arena.state_views(),
         }
 
     def _import_open(self, state: State) -> None:
@@ -272,6 +273,37 @@ class CompressedFrameStorage(RingStorage):
                 count = int(self._ends[size][env])
                 array[env, :count] = streams[at : at + count]
                 at += count
+
+    def _check_frames(self, state: State, chains: np.ndarray, chunks: np.ndarray) -> None:
+        array_of(state, "newest", np.uint64, self._newest.shape)
+        references = array_of(state, "references", np.uint64, (-1, self._newest.shape[1]))
+        ends = array_of(state, "open_ends", codec.OPEN, (self.num_envs,))
+        inside = (ends["head"] >= 0) & (ends["head"] <= self._heads.shape[1])
+        inside &= (ends["values"] >= 0) & (ends["values"] <= self._values.shape[1])
+        inside &= (ends["reference"] >= 0) & (ends["reference"] < max(1, len(references)))
+        if not inside.all() or len(references) > len(self._references):
+            raise ValueError("the saved memory is damaged: no such streams of frames")
+        size = int((ends["head"] + ends["values"]).sum(dtype=np.int64))
+        array_of(state, "open_streams", np.uint8, (size,))
+        blobs = array_of(state, "blobs", BLOB, (len(chunks),))
+        self._arena.check_state(state)
+        self._arena.check_strings(state, blobs, int(chunks["size"].sum(dtype=np.int64)))
+        if not np.array_equal(blobs["size"], chunks["size"]):
+            raise ValueError("the saved memory is damaged: chunks of another size")
+
+    def _make_room(self, state: State, chunks: int) -> None:
+        self._arena.make_room(state)
+
+    def _least_loaded(self, state: State, chains: np.ndarray, chunks: np.ndarray) -> int:
+        blobs, ends = state["blobs"], state["open_ends"]
+        # All full chunks can go but those that the newest stacks need.
+        oldest = state["recent"][np.arange(len(chains)), self.stack - 1 - chains["depth"]]
+        needed = chunks["ordinal"] >= (oldest // self.chunk)[chunks["env"]]
+        references = len(state["references"]) * self._references[0].nbytes
+        opened = int((ends["head"] + ends["values"]).sum(dtype=np.int64)) + ends.nbytes
+        held = self._arena.least_bytes(state, blobs[needed])
+        held += places_of(chains) * BLOB.itemsize
+        return held + opened + references + self._newest.nbytes
 
     def _empty(self) -> None:
         used = int(self._ring["chunks"][0])

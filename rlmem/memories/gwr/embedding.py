@@ -18,6 +18,7 @@ import torch
 from rlmem.errors import UserError
 from rlmem.memories.base.build import Needs
 from rlmem.memories.base.serialize import State
+from rlmem.memories.base.state import Stateful, array_of, number_of
 from rlmem.registry import part
 
 
@@ -42,17 +43,21 @@ class Embedding(Protocol):
         """Bytes held once the space was turned."""
         ...
 
-    def state_dict(self) -> State:
-        """What makes the same embedding again."""
+    def state_views(self) -> State:
+        """What makes the same embedding again; see `Stateful`."""
         ...
 
-    def load_state_dict(self, state_dict: State) -> None:
-        """Become the embedding of a state."""
+    def check_state(self, state: State) -> None:
+        """See `Stateful`."""
+        ...
+
+    def take_over(self, state: State) -> None:
+        """Become the embedding of a state; see `Stateful`."""
         ...
 
 
 @part("memory/map/embedding", "identity")
-class Identity:
+class Identity(Stateful):
     """The observation, flattened and scaled.
 
     Args:
@@ -84,22 +89,18 @@ class Identity:
 
     projected_footprint = footprint
 
-    def state_dict(self) -> State:
-        """The embedding's constants."""
+    def state_views(self) -> State:
         return {"dims": self.dims, "scale_input": self.scale_input}
 
-    def load_state_dict(self, state_dict: State) -> None:
-        """Take over the scale.
+    def check_state(self, state: State) -> None:
+        _check_dims(self.dims, state)
 
-        Raises:
-            UserError: the state is of another number of dimensions.
-        """
-        _check_dims(self.dims, state_dict)
-        self.scale_input = float(state_dict["scale_input"])
+    def take_over(self, state: State) -> None:
+        self.scale_input = float(state["scale_input"])
 
 
 @part("memory/map/embedding", "random_projection")
-class RandomProjection:
+class RandomProjection(Stateful):
     """A seeded projection of each frame to its part of the dimensions.
 
     Entries are +-sqrt(stack / dims), either with probability 1/2 (Achlioptas 2003,
@@ -173,33 +174,35 @@ class RandomProjection:
         """Bytes of the signs and of a rotation."""
         return self._signs.numel() + 4 * self.dims**2
 
-    def state_dict(self) -> State:
+    def state_views(self) -> State:
         """The rotation, and the seed and the constants that make the signs."""
-        state: State = {"dims": self.dims, "scale_input": self.scale_input, "seed": self.seed}
-        state["stack"] = self.stack
+        state: dict[str, Any] = {"dims": self.dims, "scale_input": self.scale_input}
+        state |= {"seed": self.seed, "stack": self.stack}
         if self._rotation is not None:
             state["rotation"] = self._rotation.numpy()
         return state
 
-    def load_state_dict(self, state_dict: State) -> None:
-        """Take over a rotation and make the signs of a state's seed.
+    def check_state(self, state: State) -> None:
+        _check_dims(self.dims, state)
+        number_of(state, "seed", "map")
+        if number_of(state, "stack", "map") != self.stack:
+            raise UserError(f"env.stack={self.stack}: the saved map has {state['stack']}")
+        if "rotation" in state:
+            array_of(state, "rotation", np.float32, (self.dims, self.dims), "map")
 
-        Raises:
-            UserError: the state is of another number of dimensions or frames.
-        """
-        _check_dims(self.dims, state_dict)
-        if int(state_dict["stack"]) != self.stack:
-            raise UserError(f"env.stack={self.stack}: the saved map has {state_dict['stack']}")
-        wanted = int(state_dict["seed"]), float(state_dict["scale_input"])
+    def take_over(self, state: State) -> None:
+        """Take over a rotation and make the signs of a state's seed."""
+        wanted = int(state["seed"]), float(state["scale_input"])
         if wanted != (self.seed, self.scale_input):
             self.seed, self.scale_input = wanted
             self._signs = self._make_signs()
-        rotation = state_dict.get("rotation")
+        rotation = state.get("rotation")
         self._rotation = None if rotation is None else torch.from_numpy(np.array(rotation))
 
 
 def _check_dims(dims: int, state: State) -> None:
-    if int(state["dims"]) != dims:
+    number_of(state, "scale_input", "map")
+    if number_of(state, "dims", "map") != dims:
         raise UserError(
             f"memory.embedding.dims={dims}: the saved map has {state['dims']}; give the same"
         )

@@ -12,6 +12,7 @@ import numpy as np
 
 from rlmem.memories.base.lazy import lazy_zeros
 from rlmem.memories.base.serialize import State
+from rlmem.memories.base.state import array_of
 from rlmem.memories.compression import codec
 from rlmem.memories.compression.arena import BLOB, RECORD, SEGMENT, Arena
 from rlmem.memories.compression.packing import Packer
@@ -149,18 +150,35 @@ class ExemplarStore:
         self._blobs["size"][: self._mark] = 0
         self.size_held = self._mark = 0
 
-    def state_dict(self, nodes: int) -> State:
-        """Strings of the first `nodes` nodes, how they lie, and the references."""
+    def state_views(self, nodes: int) -> State:
+        """Strings of the first `nodes` nodes, how they lie, and the references; see `Stateful`."""
         blobs = self._blobs[:nodes]
         return {
-            "exemplars.blobs": blobs.copy(),
-            "exemplars.data": self._arena.gather(blobs),
+            "exemplars.blobs": blobs,
+            "exemplars.data": lambda: self._arena.gather(blobs),
             "exemplars.references": self._references[: self._known[0]],
-            **self._arena.state_dict(),
+            **self._arena.state_views(),
         }
 
-    def load_state_dict(self, state: State) -> None:
-        """Take over the strings and the references of a state."""
+    def check_state(self, state: State, nodes: int) -> None:
+        """Refuse a state that is not of `nodes` observations of this shape.
+
+        Raises:
+            ValueError: it does not fit.
+        """
+        blobs = array_of(state, "exemplars.blobs", BLOB, (nodes,), "map")
+        shape = (-1, self._references.shape[1])
+        references = array_of(state, "exemplars.references", np.uint64, shape, "map")
+        if len(references) > len(self._references):
+            raise ValueError("the saved map is damaged: too many reference frames")
+        size = int(blobs["size"].sum(dtype=np.int64))
+        array_of(state, "exemplars.data", np.uint8, (size,), "map")
+        self._arena.check_state(state)
+        self._arena.check_strings(state, blobs[blobs["size"] != 0], size)
+
+    def take_over(self, state: State) -> None:
+        """Take over the strings and the references of a checked state."""
+        self._arena.make_room(state)
         self.clear()
         references = state["exemplars.references"]
         self._known[0] = len(references)
@@ -168,7 +186,7 @@ class ExemplarStore:
         blobs = np.array(state["exemplars.blobs"])
         self._blobs[: len(blobs)], self._mark = blobs, len(blobs)
         self.size_held = int(blobs["size"].sum())
-        self._arena.load_state_dict(state)
+        self._arena.take_over(state)
         held = blobs[blobs["size"] > 0]
         self._arena.restore(held, np.ascontiguousarray(state["exemplars.data"]))
 

@@ -306,6 +306,11 @@ class MapStorage(ReplayStorage):
         inside = (position >= 0) & (position < self.arrays.book[EDGE_MARK])
         return inside & (self.arrays.edges["count"][np.where(inside, position, 0)] > 0)
 
+    @property
+    def edge_positions(self) -> int:
+        """Positions that ever held an edge: those from here on have none."""
+        return int(self.arrays.book[EDGE_MARK])
+
     def counts(self, index: np.ndarray) -> np.ndarray:
         """Visits of edges, float64 [n]; 0 for a removed one."""
         return self.arrays.edges["count"][index].astype(np.float64)
@@ -362,22 +367,26 @@ class MapStorage(ReplayStorage):
             held["prototypes"] += self.exemplars.projected(self.capacity)
         return held
 
-    def state_dict(self) -> State:
-        """Views of the used parts; records go field by field ("edges.reward")."""
+    def state_views(self) -> State:
+        """The used parts of all arrays; records go field by field ("edges.reward")."""
         return read_map(self.arrays, self.exemplars)
 
-    def load_state_dict(self, state_dict: State) -> None:
-        """Take over a map; all its edges count as touched.
+    def check_state(self, state: State) -> None:
+        """Refuse a state that does not fit.
 
         Raises:
-            UserError: the state is of a map of other shapes or with more nodes than the capacity,
-                or of an earlier version.
+            UserError: it is of a map of other shapes or with more nodes than the capacity, or of
+                an earlier version.
+            ValueError: it is damaged.
         """
-        check_state(state_dict, self.arrays, self.exemplars)
-        book = state_dict["book"]
+        check_state(state, self.arrays, self.exemplars)
+
+    def take_over(self, state: State) -> None:
+        """Take over a checked state; all its edges count as touched."""
+        book = state["book"]
         self._empty()
         self.reserve(int(book[LINK_MARK]), int(book[EDGE_MARK]))
-        fill_map(state_dict, self.arrays, self.exemplars)
+        fill_map(state, self.arrays, self.exemplars)
 
     def check_valid(self) -> None:
         """Assert that lists, counts, ages and free lists agree: O(nodes + links + edges)."""

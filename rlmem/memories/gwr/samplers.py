@@ -11,6 +11,7 @@ from torchrl.data.replay_buffers.storages import Storage
 from rlmem.memories.base.build import Needs
 from rlmem.memories.base.serialize import State
 from rlmem.memories.gwr.map import MapStorage
+from rlmem.memories.gwr.records import MOST_RECORDS
 from rlmem.memories.samplers.base import ReplaySampler, as_index, require_items
 from rlmem.memories.samplers.prioritized import PrioritizedSampler, PrioritizedSettings
 from rlmem.memories.samplers.sum_tree import SumTree
@@ -23,9 +24,14 @@ _FIRST_EDGES = 1024
 def _follow(tree: SumTree, storage: MapStorage) -> tuple[np.ndarray, np.ndarray]:
     """The edges that changed since the last draw and which of them are new; the tree has room."""
     touched, made = storage.drain_touched()
-    if len(touched) and touched.max() >= tree.capacity:
-        tree.grow(1 << int(touched.max()).bit_length())
+    if len(touched):
+        _make_room(tree, int(touched.max()) + 1)
     return touched, made
+
+
+def _make_room(tree: SumTree, edges: int) -> None:
+    if edges > tree.capacity:
+        tree.grow(1 << (edges - 1).bit_length())
 
 
 @part("memory/map/sampler", "uniform")
@@ -48,6 +54,7 @@ class UniformEdgeSampler(ReplaySampler):
         super().__init__()
         self.expected_edges = expected_edges
         self._tree = SumTree(_FIRST_EDGES)
+        self._behind = False  # whether the tree is of another map than the storage's
 
     def sample(self, storage: Storage, batch_size: int) -> tuple[torch.Tensor, dict]:
         """Indices int64 [batch_size] of edges; no further information.
@@ -64,7 +71,12 @@ class UniformEdgeSampler(ReplaySampler):
     def synchronise(self, storage: MapStorage) -> None:
         """Bring the tree up to the storage's counts."""
         touched, _ = _follow(self._tree, storage)
-        if len(touched):
+        if self._behind:
+            edges = np.arange(storage.edge_positions)
+            _make_room(self._tree, len(edges))
+            self._tree.load_leaves(self._weights(storage.counts(edges)))
+            self._behind = False
+        elif len(touched):
             self._tree.update(touched, self._weights(storage.counts(touched)))
 
     def _weights(self, counts: np.ndarray) -> np.ndarray:
@@ -84,9 +96,9 @@ class UniformEdgeSampler(ReplaySampler):
         """Component -> bytes held with `expected_edges` edges."""
         return {"sampler_tree": 16 * max(self.expected_edges or 1, self._tree.used)}
 
-    def load_state_dict(self, state_dict: State) -> None:
-        """Forget the tree: a loaded map names all its edges as touched."""
-        self._empty()
+    def take_over(self, state: State) -> None:
+        """Read all edges of the map before the next draw: a state has no more than they have."""
+        self._behind = True
 
     def check_valid(self) -> None:
         """The tree is consistent and its weights are whole numbers."""
@@ -183,9 +195,10 @@ class PrioritizedEdgeSampler(PrioritizedSampler):
         """Component -> bytes held with `expected_edges` edges."""
         return {"priorities": 16 * max(self.expected_edges or 1, self._tree.used)}
 
-    def load_state_dict(self, state_dict: State) -> None:
-        """Take over the priorities."""
-        leaves = np.asarray(state_dict["leaves"])
-        if len(leaves) > self._tree.capacity:
-            self._tree.grow(1 << len(leaves).bit_length())
-        super().load_state_dict(state_dict)
+    @property
+    def _most_leaves(self) -> int:
+        return MOST_RECORDS  # the tree grows
+
+    def take_over(self, state: State) -> None:
+        _make_room(self._tree, len(state["leaves"]))
+        super().take_over(state)

@@ -9,13 +9,14 @@ import numpy as np
 
 from rlmem.errors import UserError
 from rlmem.memories.base.serialize import State
+from rlmem.memories.base.state import Stateful, array_of, number_of
 from rlmem.memories.gwr.records import CHUNK, columns
 from rlmem.memories.gwr.streams import EVENT, push_frames
 
 _PAIRS = 10_000
 
 
-class WarmUp:
+class WarmUp(Stateful):
     """Observations that wait for the scale.
 
     Args:
@@ -85,13 +86,24 @@ class WarmUp:
         """Bytes of all that are wanted."""
         return self._events.nbytes + self._frames.nbytes + self._vectors.nbytes
 
-    def state_dict(self) -> State:
+    def state_views(self) -> State:
         """What is kept."""
         kept = {"warm": self.count, "warm_frames": self.frames, "warm_vectors": self.vectors}
         return kept | columns("warm_events", self.events)
 
-    def load_state_dict(self, state: State) -> None:
-        """Take over what was kept."""
+    def check_state(self, state: State) -> None:
+        count = int(number_of(state, "warm", "writer"))
+        if not 0 <= count <= max(0, self.size - 1):
+            raise UserError(
+                f"memory.metric.scale_samples={self.size}: the saved writer waits with {count} "
+                "observations for the scale; use more"
+            )
+        for name, own in (("warm_frames", self._frames), ("warm_vectors", self._vectors)):
+            array_of(state, name, own.dtype, (count, own.shape[1]), "writer")
+        for name, own in columns("warm_events", self._events).items():
+            array_of(state, name, own.dtype, (count,), "writer")
+
+    def take_over(self, state: State) -> None:
         self.count = int(state["warm"])
         self.frames[:] = state["warm_frames"]
         self.vectors[:] = state["warm_vectors"]

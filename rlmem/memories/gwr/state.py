@@ -1,14 +1,18 @@
 """A GWR map as a flat state and back."""
 
+from typing import Any
+
 import numpy as np
 
 from rlmem.errors import UserError
 from rlmem.memories.base.serialize import State
+from rlmem.memories.base.state import array_of
 from rlmem.memories.gwr.exemplars import ExemplarStore
 from rlmem.memories.gwr.records import (
     EDGE_MARK,
     LINK_MARK,
     MADE,
+    MOST_RECORDS,
     NODE_MARK,
     PASSED,
     TILE,
@@ -19,13 +23,17 @@ from rlmem.memories.gwr.records import (
 
 FORMAT = 4  # of a saved map
 _BY_NODE = ("prototypes", "tails", "contexts", "alive", "terminal", "stamps")
+_HINT = (
+    ": give the observation, actions, memory.embedding, memory.contexts, memory.prototype, "
+    "memory.terminals and memory.eviction it had"
+)
 
 
 def read_map(m: MapArrays, exemplars: ExemplarStore | None) -> State:
     """Views of the used parts; records go field by field ("edges.reward")."""
     nodes, edges = int(m.book[NODE_MARK]), int(m.book[EDGE_MARK])
     depth = len(m.contexts) // len(m.alive)
-    state: State = {
+    state: dict[str, Any] = {
         "format": FORMAT,
         "prototypes": m.prototypes[:nodes],
         "heads": m.heads[: -(-nodes // TILE)],
@@ -41,7 +49,7 @@ def read_map(m: MapArrays, exemplars: ExemplarStore | None) -> State:
     state |= columns("halves", m.halves[: 2 * int(m.book[LINK_MARK])])
     state |= columns("edges", m.edges[:edges])
     if exemplars is not None:
-        state |= exemplars.state_dict(nodes)
+        state |= exemplars.state_views(nodes)
     return state
 
 
@@ -50,28 +58,32 @@ def check_state(state: State, m: MapArrays, exemplars: ExemplarStore | None) -> 
 
     Raises:
         UserError: it is of a map of other shapes, with more nodes, or of an earlier version.
+        ValueError: it is damaged.
     """
     if state.get("format") != FORMAT:
         raise UserError("the saved map is of another version of rlmem; train it anew")
-    nodes, capacity = int(state["book"][NODE_MARK]), len(m.alive)
+    book, capacity = array_of(state, "book", m.book.dtype, m.book.shape, "map"), len(m.alive)
+    nodes, links, edges = (int(book[mark]) for mark in (NODE_MARK, LINK_MARK, EDGE_MARK))
+    if min(nodes, links, edges) < 0 or max(links, edges) > MOST_RECORDS:
+        raise ValueError("the saved map is damaged: its book is not one of a map")
     if nodes > capacity:
         raise UserError(
             f"memory.capacity={capacity}: the saved map has {nodes} nodes; use {nodes} or more"
         )
     for name in _BY_NODE:
-        rows, own = state[name], getattr(m, name)
+        own = getattr(m, name)
         shape = (nodes * (len(own) // capacity), *own.shape[1:])
-        if rows.dtype != own.dtype or rows.shape != shape:
-            raise UserError(
-                f"the saved map's {name} are {rows.dtype} {rows.shape}, this map's would be "
-                f"{own.dtype} {shape}: give the observation, memory.embedding, memory.contexts, "
-                "memory.prototype, memory.terminals and memory.eviction it had"
-            )
-    columns = state["heads"].shape[1:], state["actions"].shape[1:]
-    if columns != (m.heads.shape[1:], m.actions.shape[1:]):
-        raise UserError("the saved map has keys or actions of other dimensions")
+        array_of(state, name, own.dtype, shape, "map", _HINT)
+    for name, rows in (("heads", -(-nodes // TILE)), ("actions", edges)):
+        own = getattr(m, name)
+        array_of(state, name, own.dtype, (rows, *own.shape[1:]), "map", _HINT)
+    for name, rows in (("nodes", nodes), ("halves", 2 * links), ("edges", edges)):
+        for field, own in columns(name, getattr(m, name)[:0]).items():
+            array_of(state, field, own.dtype, (rows,), "map")
     if ("exemplars.blobs" in state) != (exemplars is not None):
         raise UserError("memory.prototype: the saved map has the other kind")
+    if exemplars is not None:
+        exemplars.check_state(state, nodes)
 
 
 def fill_map(state: State, m: MapArrays, exemplars: ExemplarStore | None) -> None:
@@ -87,7 +99,7 @@ def fill_map(state: State, m: MapArrays, exemplars: ExemplarStore | None) -> Non
         for field, column in columns(name, getattr(m, name)[:size]).items():
             column[:] = state[field]
     if exemplars is not None:
-        exemplars.load_state_dict(state)
+        exemplars.take_over(state)
     m.book[:] = book
     dirty = m.edges["dirty"][:edges]
     dirty[dirty != MADE] = PASSED

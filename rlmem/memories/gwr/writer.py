@@ -36,6 +36,7 @@ from torchrl.data.replay_buffers.storages import Storage
 
 from rlmem.errors import UserError
 from rlmem.memories.base.serialize import State
+from rlmem.memories.base.state import array_of, entry, number_of
 from rlmem.memories.base.storage import Block, as_block
 from rlmem.memories.base.writer import ReplayWriter
 from rlmem.memories.gwr.embedding import Embedding
@@ -51,6 +52,8 @@ from rlmem.memories.gwr.streams import (
     check_streams,
     empty_streams,
 )
+
+_EMBEDDING = "embedding."  # before the names of the embedding's state
 
 
 class GWRWriter(ReplayWriter):
@@ -174,7 +177,7 @@ class GWRWriter(ReplayWriter):
             self.scale = float(self.metric_scale)
         elif len(storage.observation_shape) == 1:
             self.scale = 1.0
-        self._make_warmup()
+        self._warm = self._warm_up_of(self.scale)
 
     def _empty_streams(self) -> StreamArrays:
         storage = self._storage
@@ -186,10 +189,10 @@ class GWRWriter(ReplayWriter):
             storage.arrays.actions.shape[1],
         )
 
-    def _make_warmup(self) -> None:
-        storage, size = self._storage, self.scale_samples if self.scale is None else 0
+    def _warm_up_of(self, scale: float | None) -> WarmUp:
+        storage, size = self._storage, self.scale_samples if scale is None else 0
         frame = math.prod(self._frame_shape)
-        self._warm = WarmUp(size, frame, storage.dtype, storage.arrays.actions.shape[1])
+        return WarmUp(size, frame, storage.dtype, storage.arrays.actions.shape[1])
 
     def extend(self, data: Any) -> torch.Tensor:
         """Present a block of transitions; one temporal edge a row.
@@ -269,7 +272,7 @@ class GWRWriter(ReplayWriter):
             rows = warm.embed(stacks, self._embed)
             self.scale = median_distance(rows, self.seed)
             self.embedding.rotate(rows)
-            self._make_warmup()
+            self._warm = self._warm_up_of(self.scale)
             self._process(warm.events, warm.vectors, warm.frames, warm.frames, np.empty(0, "i8"))
         return taken
 
@@ -301,10 +304,11 @@ class GWRWriter(ReplayWriter):
         own = sum(a.nbytes for a in (*self._streams, *self._search))
         return own + self._episodes.nbytes
 
-    def state_dict(self) -> State:
+    def state_views(self) -> State:
         """Scale, episodes under way, observations kept for the scale, and the embedding's seed."""
-        state: State = {"scale": self.scale, **self._arrays(), **self._warm.state_dict()}
-        return state | {f"embedding.{k}": v for k, v in self.embedding.state_dict().items()}
+        embedding = {f"{_EMBEDDING}{k}": v for k, v in self.embedding.state_views().items()}
+        arrays = self._arrays()
+        return {"scale": self.scale, **arrays, **self._warm.state_views(), **embedding}
 
     def _arrays(self) -> dict[str, np.ndarray]:
         """What a state holds in arrays that are there for good, as views."""
@@ -316,29 +320,25 @@ class GWRWriter(ReplayWriter):
             **self._episodes.arrays(),
         }
 
-    def load_state_dict(self, state_dict: State) -> None:
-        """Take over a state.
+    def check_state(self, state: State) -> None:
+        """Refuse a state that was written with another stack, number of envs, contexts or n-step.
 
         Raises:
-            UserError: it was written with another stack, number of envs, contexts or n-step.
+            UserError: it does not fit.
         """
-        arrays = self._arrays()
-        for name, array in arrays.items():
-            if state_dict[name].shape != array.shape:
-                raise UserError(
-                    f"the saved writer's {name} is {state_dict[name].shape}, this one's "
-                    f"{array.shape}: give the env.num_envs, contexts and n_step it had"
-                )
-        for name, array in arrays.items():
-            array[:] = state_dict[name]
-        prefix = "embedding."
-        self.embedding.load_state_dict(
-            {k.removeprefix(prefix): v for k, v in state_dict.items() if k.startswith(prefix)}
-        )
-        scale = state_dict["scale"]
-        self.scale = None if scale is None else float(scale)
-        self._make_warmup()
-        self._warm.load_state_dict(state_dict)
+        hint = ": give the env.num_envs, contexts and n_step it had"
+        for name, own in self._arrays().items():
+            array_of(state, name, own.dtype, own.shape, "writer", hint)
+        self.embedding.check_state(_embedding_of(state))
+        self._warm_up_of(_scale_of(state)).check_state(state)
+
+    def take_over(self, state: State) -> None:
+        for name, array in self._arrays().items():
+            array[:] = state[name]
+        self.embedding.take_over(_embedding_of(state))
+        self.scale = _scale_of(state)
+        self._warm = self._warm_up_of(self.scale)
+        self._warm.take_over(state)
 
     def check_valid(self) -> None:
         """The streams point at live nodes only, and episodes that ended left nothing behind."""
@@ -351,3 +351,13 @@ class GWRWriter(ReplayWriter):
         assert self._rule.links or self._storage.num_links == 0, "nodes are linked"
         begun = self._episodes.begun & (self.scale is not None)
         check_streams(self._streams, self._storage.live_nodes(), begun)
+
+
+def _embedding_of(state: State) -> State:
+    names = [name for name in state if name.startswith(_EMBEDDING)]
+    return {name.removeprefix(_EMBEDDING): state[name] for name in names}
+
+
+def _scale_of(state: State) -> float | None:
+    scale = entry(state, "scale", "writer")
+    return None if scale is None else float(number_of(state, "scale", "writer"))

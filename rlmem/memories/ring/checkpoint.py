@@ -53,8 +53,24 @@ def _ranges(first: int, end: int, size: int) -> Iterator[tuple[int, int]]:
         yield start, min(start + step, end)
 
 
+def slots_of(storage: "RingStorage", first: int, end: int) -> np.ndarray:
+    """Slots of the transitions numbered [first, end), int64."""
+    r = storage._ring[0]
+    return (int(r["cursor"] - r["written"]) + np.arange(first, end)) % max(1, int(r["size"]))
+
+
+def places_of(chains: np.ndarray) -> int:
+    """Chunks that saved chains (SAVED_CHAIN [E]) hold, full or open."""
+    return int((chains["chunks"] - chains["first"]).sum())
+
+
+def has_open(chains: np.ndarray, length: int) -> np.ndarray:
+    """Whether the newest chunk of each saved chain has room, bool [E]; chunks are of `length`."""
+    return (chains["chunks"] > 0) & (chains["position"] < length - 1)
+
+
 class RingLog:
-    """Saves and loads a ring storage.
+    """What a ring storage saves.
 
     Args:
         storage: of which the states are.
@@ -104,7 +120,7 @@ class RingLog:
             column[:1].nbytes for column in storage._export_columns(np.zeros(1, np.int64)).values()
         )
         for start, end in _ranges(first_row, int(r["written"]), size):
-            slots = self._slots(start, end)
+            slots = slots_of(self.storage, start, end)
             state[f"rows-{start}-{end}"] = lambda slots=slots: self._rows(slots)
             for name in storage._export_columns(slots[:1]):
                 state[f"{name}-{start}-{end}"] = lambda slots=slots, name=name: (
@@ -139,11 +155,6 @@ class RingLog:
                     names.append(name)
         return names
 
-    def _slots(self, first: int, end: int) -> np.ndarray:
-        """Slots of the transitions numbered [first, end)."""
-        r = self.storage._ring[0]
-        return (int(r["cursor"] - r["written"]) + np.arange(first, end)) % max(1, int(r["size"]))
-
     def _frame_numbers(self, places: np.ndarray) -> np.ndarray:
         length, chunks = self.storage.chunk, self.storage._chunks
         return chunks["ordinal"][places // length].astype(np.int64) * length + places % length
@@ -175,139 +186,6 @@ class RingLog:
         saved["first"][begun] = self.storage._chunks["ordinal"][chains["head"][begun]]
         return saved
 
-    def check(self, state: State) -> None:
-        """Whether a state fits.
-
-        Raises:
-            ValueError: it is of other frames, environments, another kind of storage, a larger
-                memory or another version.
-        """
-        storage = self.storage
-        if state.get("format") != FORMAT:
-            raise ValueError("the saved memory is of another version of rlmem; train it anew")
-        if state["kind"] != storage.kind:
-            raise ValueError(
-                f"the saved memory is a storage of kind {state['kind']}, this one {storage.kind}"
-            )
-        own = [*storage.frame_shape, str(storage.dtype)]
-        if list(state["frame"]) != own or state["stack"] != storage.stack:
-            raise ValueError(
-                f"the saved memory holds frames {state['frame']} in stacks of {state['stack']}, "
-                f"this one {own} in stacks of {storage.stack}"
-            )
-        if state["size"] > storage.max_size:
-            raise ValueError(
-                f"the saved memory holds {state['size']} transitions, this one "
-                f"{storage.max_size} at most"
-            )
-        if len(state["chains"]) != storage.num_envs:
-            raise ValueError(
-                f"the saved memory was written by {len(state['chains'])} environments, this one "
-                f"by {storage.num_envs}"
-            )
-        if state["chunk"] != storage.chunk:
-            raise ValueError(
-                f"the saved memory has chunks of {state['chunk']} frames, this one of "
-                f"{storage.chunk}"
-            )
-
-    def load(self, state: State) -> None:
-        """Lay the chunks and transitions of a state out in the empty storage."""
-        storage = self.storage
-        r = storage._ring[0]
-        for name in (*RING_FIELDS, "closed"):
-            r[name] = state[name]
-        chains = np.array(state["chains"])
-        storage._import_layout(state)
-        for start, end in pieces(state, "chunks"):
-            self._load_chunks(state, start, end, chains["first"])
-        self._open_chunks(chains)
-        count = int(r["chunks"])
-        table = storage._chunks[:count]
-        order = np.lexsort((table["ordinal"], table["env"]))
-        same = table["env"][order][1:] == table["env"][order][:-1]
-        table["next"] = -1
-        table["next"][order[:-1][same]] = order[1:][same]
-        start_of = np.searchsorted(table["env"][order], np.arange(storage.num_envs))
-
-        def places(env: np.ndarray, frame: np.ndarray) -> np.ndarray:
-            number = frame // storage.chunk - chains["first"][env]
-            at = np.clip(start_of[env] + number, 0, len(order) - 1)  # of frames that are gone: any
-            return order[at].astype(np.int64) * storage.chunk + frame % storage.chunk
-
-        own = storage._chains
-        for name in CHAIN_FIELDS:
-            own[name] = chains[name]
-        begun = np.flatnonzero(chains["chunks"])
-        own["head"][begun] = order[start_of[begun]]
-        last = start_of[begun] + chains["chunks"][begun] - 1 - chains["first"][begun]
-        own["chunk"][begun] = order[last]
-        recent = np.array(state["recent"])
-        storage._recent[begun] = places(begun[:, None], recent[begun])
-        for start, end in pieces(state, "rows"):
-            self._load_rows(state, start, end, places)
-        kernels.relink(storage._ring, storage._rows, storage._chunks, storage.chunk, own)
-        self._free_chunks(int(state["touched_chunks"]))
-        storage._import_open(state)
-
-    def _load_chunks(self, state: State, start: int, end: int, oldest: np.ndarray) -> None:
-        storage = self.storage
-        saved = np.array(state[f"chunks-{start}-{end}"])
-        sizes = saved["size"].astype(np.int64)
-        keep = saved["ordinal"] >= oldest[saved["env"]]
-        data = state[f"data-{start}-{end}"]
-        if not keep.all():
-            data = data[np.repeat(keep, sizes)]
-            saved, sizes = saved[keep], sizes[keep]
-        first = int(storage._ring["chunks"][0])
-        chunks = np.arange(first, first + len(saved))
-        storage._chunks["env"][chunks] = saved["env"]
-        storage._chunks["ordinal"][chunks] = saved["ordinal"]
-        # Numbers of chunks that are gone are skipped: only their order matters.
-        storage._chunks["closed"][chunks] = end - len(saved) + np.arange(len(saved))
-        storage._ring["chunks"][0] += len(saved)
-        storage._load_chunk_data(chunks, sizes, data)
-
-    def _open_chunks(self, chains: np.ndarray) -> None:
-        storage = self.storage
-        is_open = (chains["chunks"] > 0) & (chains["position"] < storage.chunk - 1)
-        for env in np.flatnonzero(is_open):
-            chunk = int(storage._ring["chunks"][0])
-            storage._chunks[chunk] = (-1, env, chains["chunks"][env] - 1, -1)
-            storage._ring["chunks"][0] += 1
-
-    def _free_chunks(self, touched: int) -> None:
-        """Chunk places that were free when the state was saved are free again: under a budget,
-        what is evicted next hangs on them. One that is too small for them goes without."""
-        storage = self.storage
-        r = storage._ring[0]
-        held = int(r["chunks"])
-        spare = min(touched, storage._max_chunks) - held
-        if storage.budget is not None:
-            spare = min(spare, max(0, storage.budget - storage.nbytes) // storage._chunk_bytes)
-        storage._free[:spare] = np.arange(held, held + spare)
-        r["free"], r["chunks"] = spare, held + spare
-
-    def _load_rows(self, state: State, start: int, end: int, places: Any) -> None:
-        storage = self.storage
-        r = storage._ring[0]
-        first = max(start, int(r["written"] - r["window"]))
-        if first >= end:
-            return
-        slots = self._slots(first, end)
-        saved = np.array(state[f"rows-{start}-{end}"][first - start :])
-        at = places(saved["env"], saved["frame"])
-        rows = np.empty(len(saved), kernels.ROW)
-        for name in ("reward", "depth", "terminated", "truncated"):
-            rows[name] = saved[name]
-        rows["chunk"], rows["position"] = at // storage.chunk, at % storage.chunk
-        rows["link"] = 0
-        storage._rows[slots] = rows
-        columns = storage._export_columns(slots[:1])
-        storage._import_columns(
-            slots, {name: state[f"{name}-{start}-{end}"][first - start :] for name in columns}
-        )
-
     def check_valid(self) -> None:
         """Assert the invariants of slots, chains and links."""
         storage = self.storage
@@ -328,7 +206,7 @@ class RingLog:
                 assert chunks["closed"][at] >= 0, "an open chunk is not the newest"
                 at = after
         assert sorted(found) == sorted(held), "chunks lost or held twice"
-        slots = self._slots(int(r["written"] - r["window"]), int(r["written"]))
+        slots = slots_of(self.storage, int(r["written"] - r["window"]), int(r["written"]))
         rows = storage._rows[slots]
         assert set(rows["chunk"].tolist()) <= held, "a transition's frames are gone"
         links = rows["link"].copy()

@@ -6,6 +6,7 @@ import numpy as np
 
 from rlmem.memories.base.lazy import lazy_zeros
 from rlmem.memories.base.serialize import State
+from rlmem.memories.base.state import array_of
 from rlmem.memories.base.storage import Block
 from rlmem.memories.ring.ring import RingStorage
 from rlmem.registry import part
@@ -78,3 +79,9 @@ class DenseStorage(RingStorage):
 
     def _import_open(self, state: State) -> None:
         self._running[:] = state["running"]
+
+    def _check_frames(self, state: State, chains: np.ndarray, chunks: np.ndarray) -> None:
+        array_of(state, "running", self.dtype, self._running.shape)
+
+    def _least_loaded(self, state: State, chains: np.ndarray, chunks: np.ndarray) -> int:
+        return sum(self._stack_bytes(int(state["size"])).values())

@@ -8,8 +8,10 @@ import numpy as np
 
 from rlmem.memories.base.lazy import lazy_zeros
 from rlmem.memories.base.serialize import State
+from rlmem.memories.base.state import array_of
 from rlmem.memories.base.storage import Block
 from rlmem.memories.ring import kernels
+from rlmem.memories.ring.checkpoint import has_open, places_of
 from rlmem.memories.ring.frame_file import FrameFile
 from rlmem.memories.ring.ring import RingStorage
 from rlmem.registry import part
@@ -87,12 +89,12 @@ class FrameStorage(RingStorage):
         if self._file is not None:
             frames = kernels.frames_added(env_id, follows, self.num_envs)
             begun = kernels.chunks_needed(frames, self._chains, self.chunk)
-            self._reserve_chunks(max(0, begun - int(self._ring["free"][0])))
+            more = max(0, begun - int(self._ring["free"][0]))
+            self._reserve_chunks(int(self._ring["chunks"][0]) + more)
 
-    def _reserve_chunks(self, more: int) -> None:
+    def _reserve_chunks(self, chunks: int) -> None:
         if self._file is not None:
-            chunks = min(int(self._ring["chunks"][0]) + more, self._max_chunks)
-            self._file.reserve(1 + chunks * self.chunk)
+            self._file.reserve(1 + min(chunks, self._max_chunks) * self.chunk)
 
     def _take(
         self, index: np.ndarray, last: np.ndarray, places: np.ndarray, out: np.ndarray
@@ -125,7 +127,6 @@ class FrameStorage(RingStorage):
         return self._frames[self._rows_of(chunks)].view(np.uint8).reshape(-1)
 
     def _load_chunk_data(self, chunks: np.ndarray, sizes: np.ndarray, data: np.ndarray) -> None:
-        self._reserve_chunks(0)
         rows = self._rows_of(chunks)
         self._frames[rows] = data.view(self.dtype).reshape(len(rows), self._frames.shape[1])
 
@@ -140,8 +141,19 @@ class FrameStorage(RingStorage):
         return {"open_frames": self._frames[self._open_rows()]}
 
     def _import_open(self, state: State) -> None:
-        self._reserve_chunks(0)
         self._frames[self._open_rows()] = state["open_frames"]
+
+    def _check_frames(self, state: State, chains: np.ndarray, chunks: np.ndarray) -> None:
+        count = int((chains["position"] + 1)[has_open(chains, self.chunk)].sum())
+        array_of(state, "open_frames", self.dtype, (count, self._frames.shape[1]))
+        if not np.array_equal(chunks["size"], self._chunk_sizes(chunks)):
+            raise ValueError("the saved memory is damaged: chunks of another size")
+
+    def _make_room(self, state: State, chunks: int) -> None:
+        self._reserve_chunks(chunks)
+
+    def _least_loaded(self, state: State, chains: np.ndarray, chunks: np.ndarray) -> int:
+        return sum(self._projected_frame_bytes(places_of(chains)).values())
 
 
 @dataclass(kw_only=True)

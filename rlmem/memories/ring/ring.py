@@ -28,6 +28,7 @@ from rlmem.memories.base.storage import Block, as_block
 from rlmem.memories.ring import kernels
 from rlmem.memories.ring.budget import RingBudget
 from rlmem.memories.ring.checkpoint import RingLog
+from rlmem.memories.ring.load import RingLoader
 from rlmem.memories.ring.reading import SampleArrays
 from rlmem.memories.ring.slots import RingFrames
 
@@ -306,30 +307,28 @@ class RingStorage(RingFrames):
 
     # Saving: see `rlmem.memories.ring.checkpoint`.
 
-    def state_dict(self) -> State:
-        """Flat state, copied; `save` does without the copy."""
-        state = RingLog(self).state(None)
-        return {name: v() if callable(v) else v for name, v in state.items()}
+    def state_views(self) -> State:
+        return RingLog(self).state(None)
 
-    def load_state_dict(self, state_dict: State) -> None:
-        """Take over a state in place.
+    def check_state(self, state: State) -> None:
+        """Refuse a state that does not fit.
 
         Raises:
             ValueError: it is of other frames, environments, another kind of storage or a larger
-                memory, or damaged.
+                memory, passes the budget, or is damaged.
         """
-        log = RingLog(self)
-        log.check(state_dict)
-        self._empty()
-        log.load(state_dict)
-        self._saved = state_dict.get("token")
-        if self._limit is not None and not self._limit.shrink():
-            held = self.nbytes
-            self._empty()
-            raise ValueError(
-                f"the saved memory holds {held} bytes and cannot shrink to memory.budget="
-                f"{self.budget}: give the budget it had"
-            )
+        RingLoader(self, state).check()
+
+    def take_over(self, state: State) -> None:
+        """Take over a checked state; under a smaller budget, what is the oldest in it goes.
+
+        Raises:
+            UserError: a disk has no room for its frames; the storage stays as it was.
+        """
+        RingLoader(self, state).load()
+        self._saved = state.get("token")
+        within = self._limit is None or self._limit.shrink()
+        assert within, "a state was let pass that its budget does not hold"
 
     def save(self, folder: Path, previous: Path | None = None) -> None:
         """Write the state into a folder.

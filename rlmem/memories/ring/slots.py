@@ -240,3 +240,26 @@ class RingFrames(ReplayStorage):
 
     def _import_layout(self, state: State) -> None:
         """Take over how `_chunk_data` lay, before it comes."""
+
+    def _check_frames(self, state: State, chains: np.ndarray, chunks: np.ndarray) -> None:
+        """Refuse a state whose frames do not fit.
+
+        Args:
+            chains, chunks: those of the state that are held, SAVED_CHAIN [E] and SAVED_CHUNK [n].
+
+        Raises:
+            ValueError: frames are missing, or of another shape or dtype.
+        """
+        raise NotImplementedError
+
+    def _make_room(self, state: State, chunks: int) -> None:
+        """Take what so many chunks of a checked state need and may be refused.
+
+        Raises:
+            UserError: it was refused; nothing was changed.
+        """
+
+    def _least_loaded(self, state: State, chains: np.ndarray, chunks: np.ndarray) -> int:
+        """Bytes of a state's frames, of which as many were evicted as can be; see
+        `_check_frames`."""
+        raise NotImplementedError

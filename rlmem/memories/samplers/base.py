@@ -1,6 +1,5 @@
 """What every sampler of rlmem shares: it is a TorchRL sampler that can count its bytes."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,11 +7,11 @@ import torch
 from torchrl.data.replay_buffers.samplers import Sampler
 
 from rlmem.memories.base.build import Needs
-from rlmem.memories.base.serialize import State, load_state, save_state
+from rlmem.memories.base.state import Stateful
 from rlmem.settings import Settings
 
 
-class ReplaySampler(Sampler):
+class ReplaySampler(Stateful, Sampler):
     """Base of the samplers: drawing from `self._rng`, saving without pickle, counting bytes."""
 
     @classmethod
@@ -92,26 +91,11 @@ class ReplaySampler(Sampler):
         """Component -> bytes held when the memory is full."""
         return self.footprint()
 
-    def state_dict(self) -> State:
-        """Flat state: name -> array or JSON value."""
-        return {}
-
-    def load_state_dict(self, state_dict: State) -> None:
-        """Take over a state, copying arrays in place."""
-
     def check_valid(self) -> None:
         """Assert the invariants."""
 
     def _empty(self) -> None:
         pass
-
-    def dumps(self, path: Any) -> None:
-        """Save into a folder (TorchRL's interface)."""
-        save_state(Path(path), self.state_dict())
-
-    def loads(self, path: Any) -> None:
-        """Load from a folder (TorchRL's interface)."""
-        self.load_state_dict(load_state(Path(path)))
 
 
 def as_index(index: Any) -> np.ndarray:

@@ -22,6 +22,7 @@ from torchrl.data.replay_buffers.storages import Storage
 
 from rlmem.memories.base.build import Needs
 from rlmem.memories.base.serialize import State
+from rlmem.memories.base.state import array_of, number_of
 from rlmem.memories.samplers.base import ReplaySampler, as_index, draw_uniform, require_items
 from rlmem.memories.samplers.rank_heap import RankHeap
 from rlmem.memories.samplers.sum_tree import SumTree, TensorSumTree
@@ -171,6 +172,17 @@ class _Prioritized(ReplaySampler, TorchRLPrioritizedSampler):
     def _set(self, index: np.ndarray, priority: np.ndarray) -> None:
         raise NotImplementedError
 
+    def state_views(self) -> State:
+        return {"max_priority": self._largest, "beta": self.beta}
+
+    def check_state(self, state: State) -> None:
+        for name in ("max_priority", "beta"):
+            number_of(state, name)
+
+    def take_over(self, state: State) -> None:
+        self._largest = float(state["max_priority"])
+        self.beta = float(state["beta"])
+
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__.copy()
 
@@ -257,17 +269,28 @@ class PrioritizedSampler(_Prioritized):
     def projected_footprint(self) -> dict[str, int]:
         return {"priorities": 16 * self._tree.capacity}
 
-    def state_dict(self) -> State:
-        return {
-            "leaves": self._tree.leaves()[: self._tree.used],
-            "max_priority": self._largest,
-            "beta": self.beta,
-        }
+    def state_views(self) -> State:
+        return {"leaves": self._tree.leaves()[: self._tree.used], **super().state_views()}
 
-    def load_state_dict(self, state_dict: State) -> None:
-        self._tree.load_leaves(np.asarray(state_dict["leaves"]))
-        self._largest = float(state_dict["max_priority"])
-        self.beta = float(state_dict["beta"])
+    def check_state(self, state: State) -> None:
+        super().check_state(state)
+        leaves = array_of(state, "leaves", np.float64, (-1,))
+        if len(leaves) > self._most_leaves:
+            raise ValueError(
+                f"the saved memory has {len(leaves)} priorities, this one {self._most_leaves} at "
+                "most"
+            )
+        if not ((leaves >= 0) & (leaves < np.inf)).all():
+            raise ValueError("the saved memory is damaged: a weight is negative or not finite")
+
+    @property
+    def _most_leaves(self) -> int:
+        """Weights that there is or can be room for."""
+        return self._tree.capacity
+
+    def take_over(self, state: State) -> None:
+        super().take_over(state)
+        self._tree.load_leaves(np.asarray(state["leaves"]))
 
     def check_valid(self) -> None:
         """The tree is consistent."""
@@ -346,19 +369,19 @@ class RankSampler(_Prioritized):
     def projected_footprint(self) -> dict[str, int]:
         return {"priorities": 24 * self._heap.capacity}
 
-    def state_dict(self) -> State:
-        return {
-            **self._heap.state_dict(),
-            "updates": self._updates,
-            "max_priority": self._largest,
-            "beta": self.beta,
-        }
+    def state_views(self) -> State:
+        updates = {"updates": self._updates}
+        return {**self._heap.state_views(), **updates, **super().state_views()}
 
-    def load_state_dict(self, state_dict: State) -> None:
-        self._heap.load_state_dict(state_dict)
-        self._updates = int(state_dict["updates"])
-        self._largest = float(state_dict["max_priority"])
-        self.beta = float(state_dict["beta"])
+    def check_state(self, state: State) -> None:
+        super().check_state(state)
+        number_of(state, "updates")
+        self._heap.check_state(state)
+
+    def take_over(self, state: State) -> None:
+        super().take_over(state)
+        self._heap.take_over(state)
+        self._updates = int(state["updates"])
 
     def check_valid(self) -> None:
         """The heap is consistent."""

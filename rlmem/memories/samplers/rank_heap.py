@@ -10,6 +10,7 @@ from numba import njit
 
 from rlmem.memories.base.lazy import lazy_zeros
 from rlmem.memories.base.serialize import State
+from rlmem.memories.base.state import Stateful, array_of
 from rlmem.memories.samplers.entries import check_entries, check_index
 
 
@@ -78,7 +79,7 @@ def _update(
     return size
 
 
-class RankHeap:
+class RankHeap(Stateful):
     """Items in [0, capacity) ordered by priority, largest near the front.
 
     Args:
@@ -131,17 +132,26 @@ class RankHeap:
         """Bytes held."""
         return 16 * self._used
 
-    def state_dict(self) -> State:
-        """Flat state."""
+    def state_views(self) -> State:
         return {"priority": self._priority[: self._used], "order": self._order[: self.size]}
 
-    def load_state_dict(self, state_dict: State) -> None:
-        """Take over a state in place."""
-        order = state_dict["order"]
+    def check_state(self, state: State) -> None:
+        priority = array_of(state, "priority", np.float64, (-1,))
+        order = array_of(state, "order", np.int32, (-1,))
+        if len(priority) > self.capacity:
+            raise ValueError(
+                f"the saved memory has {len(priority)} priorities, this one {self.capacity} at most"
+            )
+        known = (order >= 0) & (order < len(priority))
+        if not known.all() or len(np.unique(order)) < len(order) or np.isnan(priority).any():
+            raise ValueError("the saved memory is damaged: no such ranks")
+
+    def take_over(self, state: State) -> None:
+        order = state["order"]
         self.size = len(order)
         self._position[: self._used] = 0
-        self._used = len(state_dict["priority"])
-        self._priority[: self._used] = state_dict["priority"]
+        self._used = len(state["priority"])
+        self._priority[: self._used] = state["priority"]
         self._order[: self.size] = order
         self._position[self._order[: self.size]] = np.arange(1, self.size + 1, dtype=np.int32)
 

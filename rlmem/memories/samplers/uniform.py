@@ -8,7 +8,13 @@ from torchrl.data.replay_buffers.storages import Storage
 
 from rlmem.memories.base.build import Needs
 from rlmem.memories.base.serialize import State
-from rlmem.memories.samplers.base import ReplaySampler, draw_uniform, kept_slots, require_items
+from rlmem.memories.base.state import array_of, number_of
+from rlmem.memories.samplers.base import (
+    ReplaySampler,
+    draw_uniform,
+    kept_slots,
+    require_items,
+)
 from rlmem.registry import part
 from rlmem.settings import Settings
 
@@ -51,11 +57,14 @@ class CombinedSampler(UniformSampler):
     def _empty(self) -> None:
         self._newest = -1
 
-    def state_dict(self) -> State:
+    def state_views(self) -> State:
         return {"newest": self._newest}
 
-    def load_state_dict(self, state_dict: State) -> None:
-        self._newest = int(state_dict["newest"])
+    def check_state(self, state: State) -> None:
+        number_of(state, "newest")
+
+    def take_over(self, state: State) -> None:
+        self._newest = int(state["newest"])
 
 
 @part("memory/sampler", "newest")
@@ -133,8 +142,11 @@ class LatestSampler(ReplaySampler):
     def projected_footprint(self) -> dict[str, int]:
         return {"sampler_history": 8 * self.history}
 
-    def state_dict(self) -> State:
+    def state_views(self) -> State:
         return {"recent": self._recent}
 
-    def load_state_dict(self, state_dict: State) -> None:
-        self._recent = np.array(state_dict["recent"])
+    def check_state(self, state: State) -> None:
+        array_of(state, "recent", np.int64, (-1,))
+
+    def take_over(self, state: State) -> None:
+        self._recent = np.array(state["recent"])

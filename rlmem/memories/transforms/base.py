@@ -10,11 +10,11 @@ from typing import Any
 import torch
 
 from rlmem.memories.base.batch import Batch
-from rlmem.memories.base.serialize import State
+from rlmem.memories.base.state import Stateful
 from rlmem.memories.base.storage import ReplayStorage
 
 
-class ReplayTransform:
+class ReplayTransform(Stateful):
     """Base of the transforms: does nothing, holds nothing."""
 
     name = "transform"  # of its folder in a saved memory
@@ -67,13 +67,6 @@ class ReplayTransform:
     def projected_footprint(self) -> dict[str, int]:
         """Component -> bytes held when the memory is full."""
         return self.footprint()
-
-    def state_dict(self) -> State:
-        """Flat state: name -> array or JSON value."""
-        return {}
-
-    def load_state_dict(self, state_dict: State) -> None:
-        """Take over a state, copying arrays in place."""
 
     def check_valid(self) -> None:
         """Assert the invariants."""

@@ -17,6 +17,7 @@ from rlmem.errors import UserError
 from rlmem.memories.base.batch import Batch
 from rlmem.memories.base.build import Needs
 from rlmem.memories.base.serialize import State
+from rlmem.memories.base.state import Stateful, array_of, number_of
 from rlmem.memories.base.storage import ReplayStorage, both_frames
 from rlmem.memories.replay import Replay, ReplaySettings
 from rlmem.memories.ring.ring import RingStorage
@@ -40,16 +41,20 @@ class States(Protocol):
         """Component -> bytes held."""
         ...
 
-    def state_dict(self) -> State:
-        """Flat state: name -> array."""
+    def state_views(self) -> State:
+        """See `Stateful`."""
         ...
 
-    def load_state_dict(self, state_dict: State) -> None:
-        """Take over a state in place."""
+    def check_state(self, state: State) -> None:
+        """See `Stateful`."""
+        ...
+
+    def take_over(self, state: State) -> None:
+        """See `Stateful`."""
         ...
 
 
-class BoundedStates:
+class BoundedStates(Stateful):
     """Uniform between the smallest and the largest value of each dimension seen so far.
 
     Whole numbers where observations are integers: 0 or 1 where planes are binary, and 0 where a
@@ -89,15 +94,19 @@ class BoundedStates:
     def footprint(self) -> dict[str, int]:
         return {"bounds": self._bounds.nbytes}
 
-    def state_dict(self) -> State:
+    def state_views(self) -> State:
         return {"bounds": self._bounds, "seen": self._seen}
 
-    def load_state_dict(self, state_dict: State) -> None:
-        self._bounds[:] = state_dict["bounds"]
-        self._seen = bool(state_dict["seen"])
+    def check_state(self, state: State) -> None:
+        array_of(state, "bounds", self.dtype, self._bounds.shape)
+        number_of(state, "seen")
+
+    def take_over(self, state: State) -> None:
+        self._bounds[:] = state["bounds"]
+        self._seen = bool(state["seen"])
 
 
-class StoredStates:
+class StoredStates(Stateful):
     """Observations of the memory, each transition with the same probability."""
 
     def __init__(self, storage: ReplayStorage) -> None:
@@ -114,12 +123,6 @@ class StoredStates:
 
     def footprint(self) -> dict[str, int]:
         return {}
-
-    def state_dict(self) -> State:
-        return {}
-
-    def load_state_dict(self, state_dict: State) -> None:
-        pass
 
 
 class Consolidation(ReplayTransform):
@@ -183,14 +186,19 @@ class Consolidation(ReplayTransform):
     def footprint(self) -> dict[str, int]:
         return self.states.footprint()
 
-    def state_dict(self) -> State:
+    def state_views(self) -> State:
         row = {"gaps": float(self._gaps), "minibatches": self._minibatches}
-        return {**self.states.state_dict(), **row}
+        return {**self.states.state_views(), **row}
 
-    def load_state_dict(self, state_dict: State) -> None:
-        self.states.load_state_dict(state_dict)
-        self._gaps = torch.tensor(state_dict["gaps"])
-        self._minibatches = int(state_dict["minibatches"])
+    def check_state(self, state: State) -> None:
+        self.states.check_state(state)
+        for name in ("gaps", "minibatches"):
+            number_of(state, name)
+
+    def take_over(self, state: State) -> None:
+        self.states.take_over(state)
+        self._gaps = torch.tensor(state["gaps"])
+        self._minibatches = int(state["minibatches"])
 
     def check_valid(self) -> None:
         assert self.steps >= 1

@@ -19,6 +19,7 @@ from rlmem.memories.base.batch import Batch
 from rlmem.memories.base.build import Needs
 from rlmem.memories.base.lazy import lazy_zeros
 from rlmem.memories.base.serialize import State
+from rlmem.memories.base.state import array_of
 from rlmem.memories.base.storage import Block, ReplayStorage
 from rlmem.memories.replay import Replay, ReplaySettings
 from rlmem.memories.ring.ring import RingStorage
@@ -219,20 +220,23 @@ class HindsightTransform(ReplayTransform):
     def _bytes(self, slots: int) -> dict[str, int]:
         return {"achieved_goals": slots * self.bytes_a_slot()}
 
-    def state_dict(self) -> State:
+    def state_views(self) -> State:
         return {"achieved": self._achieved[: self._used()]}
 
-    def load_state_dict(self, state_dict: State) -> None:
+    def check_state(self, state: State) -> None:
+        array_of(state, "achieved", np.float32, (-1, self.goal_size))
+
+    def take_over(self, state: State) -> None:
         """Take over a state; the storage's has been taken over before.
 
         Raises:
-            ValueError: it is of other goals or of another ring.
+            ValueError: it is of another ring.
         """
-        achieved = state_dict["achieved"]
-        if achieved.shape != (self._used(), self.goal_size):
+        achieved = state["achieved"]
+        if len(achieved) != self._used():
             raise ValueError(
-                f"the saved memory holds goals {achieved.shape}, this one "
-                f"{(self._used(), self.goal_size)}"
+                f"the saved memory holds {len(achieved)} goals, the storage {self._used()} "
+                "transitions"
             )
         self._achieved[: len(achieved)] = achieved
         if len(self._back):

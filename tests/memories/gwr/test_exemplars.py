@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rlmem.memories.base.state import snapshot
 from rlmem.memories.compression.arena import SEGMENT, Arena
 from rlmem.memories.compression.packing import PACKED, STORED, Packer
 from rlmem.memories.gwr.exemplars import ExemplarStore
@@ -53,10 +54,11 @@ def test_exemplars_are_given_back_bit_for_bit(seed, shape, stack, change, steps)
             store.release(np.array([node]))
             model.pop(node, None)
         else:
-            state = {k: np.array(v) for k, v in store.state_dict(NODES).items()}
+            state = snapshot(store.state_views(NODES))
             store = ExemplarStore(NODES, whole, stack)
             store.put(1, observation(rng, shape, stack, change))  # of a map that was here before
-            store.load_state_dict(state)
+            store.check_state(state, NODES)
+            store.take_over(state)
         assert_holds(store, model)
 
 
@@ -152,9 +154,9 @@ def test_a_damaged_layout_is_refused():
     for field, value in {"segment": 10**6, "offset": -1, "size": 10**6}.items():
         wrong = blobs[4:].copy()
         wrong[field][1] = value
-        loaded.load_state_dict(state)
         with pytest.raises(ValueError, match="damaged: no such strings"):
-            loaded.restore(wrong, data)
+            loaded.check_strings(state, wrong, len(data))
+    loaded.check_strings(state, blobs[4:], len(data))
     loaded.load_state_dict(state)
     loaded.restore(blobs[4:], data)
     loaded.check_valid(blobs[4:])

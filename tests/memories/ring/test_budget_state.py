@@ -6,11 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from rlmem.memories.ring.ring import RingStorage
 from tests.memories.helpers import RandomEnvs
 from tests.memories.ring.test_budget import FRAME, KINDS, held, limited
 from tests.memories.ring.test_ring_storages import make
+from tests.memories.states import assert_equal
 
 
 @pytest.mark.parametrize("cut", [80, 250, 290])
@@ -67,12 +70,47 @@ def filled(kind: str, budget: int) -> RingStorage:
     return storage
 
 
-@pytest.mark.parametrize("kind", ["dense", "frames"])
-def test_a_state_that_cannot_shrink_to_the_budget_is_refused(kind: str) -> None:
-    with pytest.raises(ValueError, match=r"cannot shrink to memory\.budget=200000"):
-        make(kind, 10_000, FRAME, stack=2, budget=200_000).load_state_dict(
-            filled(kind, 400_000).state_dict()
-        )
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_state_that_cannot_shrink_to_the_budget_is_refused_and_changes_nothing(kind: str) -> None:
+    budget = 45_000 if kind == "compressed" else 200_000  # less than its slots and open chunks
+    smaller, state = filled(kind, budget), filled(kind, 400_000).state_dict()
+    before = smaller.state_dict()
+    with pytest.raises(ValueError, match=rf"cannot shrink to memory\.budget={budget}"):
+        smaller.load_state_dict(state)
+    assert_equal(smaller.state_dict(), before)
+    smaller.check_valid()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=25, deadline=None)
+@given(
+    blocks=st.lists(
+        st.tuples(st.integers(180, 250), st.sampled_from([0.1, 0.5, 1.0])), min_size=4, max_size=6
+    ),
+    num_envs=st.integers(1, 3),
+    chunk=st.sampled_from([2, 8, 16]),
+    stack=st.sampled_from([1, 4]),
+)
+def test_the_smallest_budget_that_is_let_pass_is_the_smallest_that_holds(
+    kind: str, blocks: list[tuple[int, float]], num_envs: int, chunk: int, stack: int
+) -> None:
+    options = {"stack": stack, "num_envs": num_envs, "chunk": chunk}
+    larger, rng = make(kind, 1500, FRAME, budget=800_000, **options), np.random.default_rng(0)
+    for rows, change in blocks:
+        larger.append(RandomEnvs(rng, FRAME, np.uint8, num_envs, 0.05, change).block(rows))
+    state, own = larger.state_dict(), make(kind, 1500, FRAME, **options)._least
+    with pytest.raises(ValueError, match="cannot shrink") as refused:
+        make(kind, 1500, FRAME, budget=own + 1, **options).check_state(state)
+    least = int(str(refused.value).split("takes ")[1].split()[0])
+    smallest = make(kind, 1500, FRAME, budget=least, **options)
+    smallest.load_state_dict(state)
+    smallest.check_valid()
+    assert smallest.nbytes <= least
+    too_small = make(kind, 1500, FRAME, budget=least - 1, **options)
+    with pytest.raises(ValueError, match="cannot shrink"):
+        too_small.check_state(state)
+    with pytest.raises(AssertionError, match="its budget does not hold"):
+        too_small.take_over(state)
 
 
 def test_a_compressed_state_shrinks_to_the_budget() -> None:

@@ -287,6 +287,26 @@ def test_a_disk_that_fills_up_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert_close(everything(storage), before)
 
 
+def test_a_state_for_which_a_disk_has_no_room_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(frame_file, "STEP", 2**16)
+    storage, larger = (FrameStorage(10_000, FRAME, directory=tmp_path) for _ in range(2))
+    envs = RandomEnvs(np.random.default_rng(0), FRAME, np.uint8)
+    storage.append(envs.block(200))
+    larger.append(envs.block(1000))
+    before, state = everything(storage), larger.state_dict()
+
+    def full(*_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(frame_file.os, "posix_fallocate", full)
+    with pytest.raises(UserError, match="no room for more frames"):
+        storage.load_state_dict(state)
+    storage.check_valid()
+    assert_close(everything(storage), before)
+
+
 def test_the_file_of_the_frames_leaves_nothing_behind(tmp_path: Path) -> None:
     storage = FrameStorage(1000, FRAME, directory=tmp_path)
     storage.append(RandomEnvs(np.random.default_rng(0), FRAME, np.uint8).block(100))
