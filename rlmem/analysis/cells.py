@@ -123,12 +123,6 @@ class Cell:
         values = self.values(name)
         return float(values.mean()) if len(values) else float("nan")
 
-    def last(self, column: str) -> float:
-        """Mean over the finished runs of a curve's mean over its second half, NaN if none."""
-        halves = [run.curves[column][len(run.curves[column]) // 2 :] for run in self.finished]
-        means = [np.nanmean(half) for half in halves if np.isfinite(half).any()]
-        return float(np.mean(means)) if means else float("nan")
-
     def curve(
         self, column: str, over: str = "env_steps"
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -156,19 +150,9 @@ def any_goals(cells: Sequence[Cell]) -> bool:
     return any(cell.success_mean for cell in cells)
 
 
-def flatten(node: Any, prefix: str = "") -> dict[str, Any]:
-    """Nested mappings as one, keys joined by dots; lists as text."""
-    if not isinstance(node, dict):
-        return {prefix[:-1]: str(node) if isinstance(node, list) else node}
-    flat: dict[str, Any] = {}
-    for key, value in node.items():
-        flat |= flatten(value, f"{prefix}{key}.")
-    return flat
-
-
 def _settings(run: RunData) -> dict[str, Any]:
     """What decides a run's results, beside environment and seed."""
-    flat = flatten(run.config)
+    flat = run.config
     is_map = "memory.tau_b" in flat
     return {
         key: value

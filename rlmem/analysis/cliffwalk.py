@@ -118,7 +118,7 @@ def ratios(found: dict[str, dict[int, Updates]], name: str) -> dict[int, float]:
 
 
 def write_cliffwalk(folder: Path, title: str, results: Sequence[Result]) -> None:
-    """Write figures/updates.png and .svg, and index.html with findings.md at its top.
+    """Write report/: index.html with findings.md at its top, figures/updates.png and .svg.
 
     Raises:
         UserError: a package is missing.
@@ -131,18 +131,18 @@ def write_cliffwalk(folder: Path, title: str, results: Sequence[Result]) -> None
 
     order = sorted(results, key=lambda r: (r.sampler != BASE, r.sampler == "oracle"))
     found = summarize(order)
-    (folder / "figures").mkdir(exist_ok=True)
-    svg = save(draw(found), folder / "figures", "updates")
-    findings = folder / "findings.md"
+    out = folder / "report"
+    (out / "figures").mkdir(parents=True, exist_ok=True)
+    svg = save(draw(found), out / "figures", "updates")
     body = [
         f"<h1>{escape(title)}</h1>",
-        findings_html(findings.read_text(errors="replace") if findings.is_file() else ""),
+        findings_html(folder / "findings.md"),
         f"<figure>{svg[svg.index('<svg') :]}</figure>",
         "<h2>Updates until the values are learned, medians over the seeds</h2>",
         table(found),
     ]
     page = document(escape(title), [part for part in body if part])
-    (folder / "index.html").write_text(page, encoding="utf-8")
+    (out / "index.html").write_text(page, encoding="utf-8")
 
 
 def draw(found: dict[str, dict[int, Updates]]) -> "Figure":

@@ -23,9 +23,11 @@ class Collection:
     notes: list[str] = field(default_factory=list)
 
 
-def collect(folders: Sequence[Path], outsiders: Sequence[Path] = ()) -> Collection:
-    """Everything that can be read below the folders, each run once."""
-    found = Collection()
+def collect(
+    folders: Sequence[Path], outsiders: Sequence[Path] = (), recorded: Sequence[RunData] = ()
+) -> Collection:
+    """Everything that can be read below the folders, each run once, and a study's record."""
+    found = Collection([*recorded])
     seen: set[Path] = set()
     for folder in folders:
         for run_dir in find_runs(folder):
@@ -87,6 +89,10 @@ def _note(found: Collection) -> None:
     commits = {str(run.summary.get("git_commit"))[:9] for run in ours if run.summary}
     if len(commits) > 1:
         found.notes.append(f"runs of {len(commits)} commits of rlmem")
+    if lost := sum(_ended(run) and not len(run.curves["env_steps"]) for run in ours):
+        found.notes.append(
+            f"no curves and times of {_several(lost)}: their metrics.csv is not there any more"
+        )
     for env_id in sorted({run.env_id for run in found.runs}):
         steps = {int(r.number("env_steps")) for r in ours if _ended(r) and r.env_id == env_id}
         if len(steps) > 1:
@@ -94,6 +100,10 @@ def _note(found: Collection) -> None:
             found.notes.append(f"{env_id}: runs of different lengths ({shown} env steps)")
 
 
+def _several(count: int) -> str:
+    return "1 run" if count == 1 else f"{count:,} runs"
+
+
 def _ended(run: RunData) -> bool:
-    by_episodes = isinstance(t := run.config.get("trainer"), dict) and t.get("max_episodes")
+    by_episodes = run.config.get("trainer.max_episodes")
     return run.status == "finished" and run.number("env_steps") > 0 and not by_episodes

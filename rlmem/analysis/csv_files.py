@@ -7,11 +7,12 @@ from pathlib import Path
 import numpy as np
 
 from rlmem.analysis.cells import Cell, any_goals
-from rlmem.analysis.runs import OVER_RUN, SUCCESS
+from rlmem.analysis.runs import OVER_RUN, SUCCESS, TIMES
 from rlmem.analysis.statistics import Estimate
 
 NUMBERS = (  # of a run
     "env_steps",
+    "grad_steps",
     "eval_return_mean",
     "train_return_mean",
     OVER_RUN,
@@ -30,7 +31,7 @@ NUMBERS = (  # of a run
 
 def write_results(cells: Sequence[Cell], path: Path) -> None:
     """A row a run; `eval_success_rate` where an environment has goals."""
-    numbers = [*NUMBERS, SUCCESS] if any_goals(cells) else NUMBERS
+    numbers = [*NUMBERS, *TIMES, *([SUCCESS] if any_goals(cells) else [])]
     keys = sorted({key for cell in cells for key in cell.setting})
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
@@ -77,5 +78,5 @@ def write_summary(cells: Sequence[Cell], path: Path) -> None:
                 + interval(cell.over_run_mean)
                 + (interval(cell.success_mean) if goals else [])
                 + [plain(cell.mean(name)) for name in means]
-                + [plain(cell.last(name)) for name in ("insert_us", "sample_us")]
+                + [plain(cell.mean(name)) for name in TIMES]
             )

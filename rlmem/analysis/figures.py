@@ -11,6 +11,7 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
+from PIL import Image
 
 from rlmem.analysis.cells import Cell
 from rlmem.analysis.statistics import (
@@ -38,6 +39,7 @@ STYLE: Any = {
 }
 MOST_IN_LEGEND = 12  # cells; with more, neither legend nor bands could be read
 LONGEST = 60  # characters of a label
+COLOURS_OF_PNG = 128  # half the bytes of all colours, and nobody sees the difference
 MOST_COMPARED, MOST_WITH_BOUNDS = 24, 12
 
 
@@ -49,11 +51,14 @@ def figure(width: float, height: float, rows: int = 1, columns: int = 1) -> tupl
 
 @rc_context(STYLE)
 def save(drawn: Figure, folder: Path, name: str) -> str:
-    """Write NAME.png and NAME.svg; the SVG's text."""
-    text = BytesIO()
+    """Write NAME.png, in a palette of COLOURS_OF_PNG, and NAME.svg; the SVG's text."""
+    text, pixels = BytesIO(), BytesIO()
     drawn.savefig(text, format="svg", metadata={"Date": None})
     drawn.set_layout_engine("none")  # as it was laid out for the SVG; half the time
-    drawn.savefig(folder / f"{name}.png", dpi=130)
+    drawn.savefig(pixels, format="png", dpi=130)
+    picture = Image.open(pixels).convert("RGB")
+    picture = picture.quantize(COLOURS_OF_PNG, dither=Image.Dither.NONE)
+    picture.save(folder / f"{name}.png", optimize=True)
     (folder / f"{name}.svg").write_bytes(text.getvalue())
     return text.getvalue().decode()
 
@@ -83,8 +88,13 @@ def _uncounted(cells: Sequence[Cell]) -> str:
 
 
 @rc_context(STYLE)
-def curves(cells: Sequence[Cell]) -> Figure:
-    """Return over env steps, seconds and, if they are others, frames; bytes over env steps."""
+def curves(cells: Sequence[Cell]) -> Figure | None:
+    """Return over env steps, seconds and, if they are others, frames; bytes over env steps.
+
+    None where no run has a curve.
+    """
+    if not any(len(run.curves["env_steps"]) for cell in cells for run in cell.runs):
+        return None
     panels = [
         ("train_return_mean", "env_steps", "env steps", 1),
         ("train_return_mean", "seconds", "seconds", 1),
@@ -267,7 +277,7 @@ def profiles(scores: dict[str, list[np.ndarray]]) -> Figure | None:
 def times(cells: Sequence[Cell]) -> Figure | None:
     """Microseconds of the memory: to insert an env step, to draw a minibatch."""
     columns = ("insert_us", "insert, us an env step"), ("sample_us", "sample, us a minibatch")
-    values = {name: [cell.last(name) for cell in cells] for name, _ in columns}
+    values = {name: [cell.mean(name) for cell in cells] for name, _ in columns}
     rows = [k for k in range(len(cells)) if any(np.isfinite(v[k]) for v in values.values())][:40]
     if not rows:
         return None

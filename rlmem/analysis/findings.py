@@ -1,18 +1,29 @@
 """What somebody found, written in Markdown beside a study, as HTML of its page."""
 
+import base64
+import re
+from pathlib import Path
+from typing import Any
+
 from rlmem.errors import UserError
 
-REFUSED = ("image", "html_block", "html_inline")  # nothing is fetched, nothing is run
+REFUSED = ("html_block", "html_inline")  # nothing is run
+OWN_PICTURE = re.compile(r"figures/[\w.=,-]+\.png")
 
 
-def findings_html(text: str) -> str:
-    """Paragraphs, headings, lists, tables, links, bold and code; HTML in it is shown as text.
+def findings_html(path: Path) -> str:
+    """Paragraphs, headings, lists, tables, links, bold, code and the study's own pictures.
 
-    Links to `javascript:`, `data:` and the like stay text.
+    HTML in it is shown as text, links to `javascript:`, `data:` and the like stay text, and of
+    pictures those in figures/ beside the file become part of the page: nothing is fetched.
+
+    Args:
+        path: of a Markdown file; without one the answer is empty.
 
     Raises:
         UserError: markdown-it-py is missing.
     """
+    text = path.read_text(errors="replace") if path.is_file() else ""
     if not text.strip():
         return ""
     try:
@@ -24,5 +35,18 @@ def findings_html(text: str) -> str:
     for token in tokens:
         if token.type.startswith("heading"):  # h1 is the page's
             token.tag = f"h{min(6, int(token.tag[1]) + 1)}"
+        for child in token.children or []:
+            if child.type == "image":
+                _embed(child, path.parent)
     html = parser.renderer.render(tokens, parser.options, {})
     return f"<section class=findings>\n{html}</section>"
+
+
+def _embed(image: Any, folder: Path) -> None:
+    """Make the study's own picture part of the page, and any other its caption."""
+    source = str(image.attrGet("src"))
+    if OWN_PICTURE.fullmatch(source) and (folder / source).is_file():
+        content = base64.b64encode((folder / source).read_bytes()).decode()
+        image.attrSet("src", f"data:image/png;base64,{content}")
+    else:
+        image.type, image.tag = "text", ""

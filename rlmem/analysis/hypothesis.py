@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from rlmem.analysis.cells import Cell
-from rlmem.analysis.runs import RunData, read_columns
+from rlmem.analysis.runs import RunData
 from rlmem.analysis.statistics import Estimate
 from rlmem.errors import UserError
 
@@ -102,10 +102,8 @@ def _rows(cells: Sequence[Cell], outcome: str, of: tuple[str, str]) -> list[Row]
     rows = []
     for cell in cells:
         for run in cell.finished:
-            columns = read_columns(run.folder / "metrics.csv", ("env_steps", *of))
-            known = [columns[name][np.isfinite(columns[name])] for name in of]
-            means = [float(part.mean()) if len(part) else float("nan") for part in known]
-            values = (run.number(outcome), means[0], means[1])
+            first, second = (run.means.get(name, float("nan")) for name in of)
+            values = (run.number(outcome), first, second)
             if np.isfinite(values).all():
                 rows.append(Row(cell, run, values))
     return rows

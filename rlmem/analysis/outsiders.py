@@ -4,8 +4,9 @@ import csv
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
-from rlmem.analysis.runs import CURVES, RunData
+from rlmem.analysis.runs import CURVES, RunData, means_of
 
 COLUMNS = ("env_steps", "return", "bytes", "seed", "label")
 
@@ -48,8 +49,8 @@ def read_outsiders(path: Path, default_env: str | None) -> list[RunData]:
 def _outsider(path: Path, env_id: str, label: str, seed: str, points: np.ndarray) -> RunData:
     steps, returns, size = points.T
     nothing = np.full(len(steps), np.nan)
-    curves = {"env_steps": steps, **dict.fromkeys(CURVES, nothing)}
-    curves |= {"train_return_mean": returns, "memory_bytes": size}
+    curves = dict.fromkeys(CURVES, nothing)
+    curves |= {"env_steps": steps, "train_return_mean": returns, "memory_bytes": size}
     summary = {
         "status": "finished",
         "env_id": env_id,
@@ -60,5 +61,6 @@ def _outsider(path: Path, env_id: str, label: str, seed: str, points: np.ndarray
     if not np.isnan(size).all():
         summary["memory_bytes_peak"] = float(np.nanmax(size))
     number = int(seed) if seed.strip().isdigit() else 0
-    config = {"seed": number, "env": {"name": env_id}, "memory": {"name": label}}
-    return RunData(path, config, summary, curves, outsider=label)
+    config = {"seed": number, "env.name": env_id, "memory.name": label}
+    means = means_of(pd.DataFrame(curves))
+    return RunData(path, config, summary, curves, means, outsider=label)

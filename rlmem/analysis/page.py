@@ -109,7 +109,8 @@ def _table(cells: Sequence[Cell], environments: Sequence[str]) -> str:
     heads = [
         ("environment", "text"), ("setting", "text"), ("seeds", ""),
         *([("success [95 %]", "")] if goals else []), ("return, mean [95 %]", ""),
-        ("IQM [95 %]", ""), ("return over the run [95 %]", ""), ("bytes, peak", ""),
+        ("IQM [95 %]", ""), ("return over the run [95 %]", ""), ("env steps", ""),
+        ("gradient steps", ""), ("bytes, peak", ""),
         ("entries", ""), ("bytes / transition", ""), ("insert, us", ""), ("sample, us", ""),
         ("steps / s", ""), ("wall time", ""),
     ]  # fmt: skip
@@ -135,11 +136,13 @@ def _row(cell: Cell, goals: bool) -> str:
         _estimate(cell.return_mean),
         _estimate(cell.return_iqm),
         _estimate(cell.over_run_mean),
+        *_numbers(cell.mean("env_steps"), "{:,.0f}"),
+        *_numbers(cell.mean("grad_steps"), "{:,.0f}"),
         (size, readable_bytes(size) if np.isfinite(size) else "-"),
         *_numbers(cell.mean("memory_entries"), "{:,.0f}"),
         *_numbers(cell.mean("bytes_per_transition"), "{:,.0f}"),
-        *_numbers(cell.last("insert_us"), "{:,.1f}"),
-        *_numbers(cell.last("sample_us"), "{:,.0f}"),
+        *_numbers(cell.mean("insert_us"), "{:,.1f}"),
+        *_numbers(cell.mean("sample_us"), "{:,.0f}"),
         *_numbers(cell.mean("env_steps_per_second"), "{:,.0f}"),
         (seconds, readable_seconds(seconds) if np.isfinite(seconds) else "-"),
     ]

@@ -18,6 +18,7 @@ from rlmem.analysis.effects_table import write_effects
 from rlmem.analysis.findings import findings_html
 from rlmem.analysis.hypothesis import Regression, regress
 from rlmem.analysis.regression_table import write_regression
+from rlmem.analysis.runs import RunData
 from rlmem.analysis.thresholds import Effects, threshold_effects, threshold_grids
 from rlmem.errors import UserError
 
@@ -53,9 +54,10 @@ def write_report(
     folders: Sequence[Path],
     out: Path,
     outsiders: Sequence[Path] = (),
+    recorded: Sequence[RunData] = (),
     notes: Sequence[str] = (),
     title: str = "",
-    findings: str = "",
+    findings: Path | None = None,
     against: Mapping[str, Sequence[str]] | None = None,
     regression: tuple[str, tuple[str, str]] | None = None,
 ) -> Report:
@@ -67,9 +69,10 @@ def write_report(
         folders: of sweeps or runs.
         out: folder that the report is written into; an older report there is replaced.
         outsiders: CSV files of other programs' curves (docs/comparing.md).
+        recorded: runs of a study that lie in no folder here.
         notes: further lines for the reader.
         title: of the page, before what is counted.
-        findings: Markdown that opens the page.
+        findings: Markdown file that opens the page.
         against: label of a setting -> labels of its controls.
         regression: outcome, and the two columns of metrics.csv that it is held against.
 
@@ -83,7 +86,7 @@ def write_report(
     page = out / "index.html"
     if page.exists() and OURS not in page.read_text(errors="replace")[:1000]:
         raise UserError(f"out={out}: holds an index.html that is no report; give another folder")
-    collection = collect(folders, outsiders)
+    collection = collect(folders, outsiders, recorded)
     collection.notes += notes
     if not collection.runs:
         named = ", ".join(map(str, folders))
@@ -99,8 +102,9 @@ def write_report(
     from rlmem.analysis.page import write_page
 
     sources = [str(path) for path in [*folders, *outsiders]]
+    sources += [f"{len(recorded)} recorded runs"] if recorded else []
     report = Report(sources, collection, make_cells(collection.runs), title)
-    report.findings = findings_html(findings)
+    report.findings = findings_html(findings) if findings else ""
     report.effects = _effects(report.cells)
     report.comparisons = compare(report.cells, against or {})
     report.regression = regress(report.cells, *regression) if regression else None

@@ -33,7 +33,7 @@ def write_table(
     heads = ["setting", "seeds", *(["success [95 %]"] if goals else [])]
     for what, of in (("return, mean [95 %]", ""), ("return over the run [95 %]", "over the run, ")):
         heads += [what, *(of + ABOVE[kind] for kind in kinds)]
-    heads += ["bytes, peak", "insert, us", "sample, us", "wall time"]
+    heads += ["env steps", "gradient steps", "bytes, peak", "insert, us", "sample, us", "wall time"]
     by_place = {(column_of(cell), cell.label): cell for cell in cells}
     lines = []
     for folder, (title, labels) in columns.items():
@@ -53,7 +53,7 @@ def column_of(cell: Cell) -> str:
 
 def _line(label: str, cell: Cell | None, beside: Sequence[Cell | None], goals: bool) -> str:
     if cell is None or not cell.finished:
-        return f"| {escape(label)} | 0 | missing |{'  |' * (5 + 2 * len(beside) + goals)}"
+        return f"| {escape(label)} | 0 | missing |{'  |' * (7 + 2 * len(beside) + goals)}"
     size, seconds = cell.mean("memory_bytes_peak"), cell.mean("wall_seconds")
     parts = [
         escape(label),
@@ -63,9 +63,10 @@ def _line(label: str, cell: Cell | None, beside: Sequence[Cell | None], goals: b
         *(_above(cell.returns, fifo.returns) if fifo else "" for fifo in beside),
         readable(cell.over_run_mean),
         *(_above(cell.over_run, fifo.over_run) if fifo else "" for fifo in beside),
+        *(number(cell.mean(name), "{:,.0f}") for name in ("env_steps", "grad_steps")),
         readable_bytes(size) if np.isfinite(size) else "-",
-        number(cell.last("insert_us"), "{:,.1f}"),
-        number(cell.last("sample_us"), "{:,.0f}"),
+        number(cell.mean("insert_us"), "{:,.1f}"),
+        number(cell.mean("sample_us"), "{:,.0f}"),
         readable_seconds(seconds) if np.isfinite(seconds) else "-",
     ]
     return f"| {' | '.join(parts)} |"

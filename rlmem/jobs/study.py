@@ -20,14 +20,17 @@ from typing import Any
 
 import yaml
 
+from rlmem.analysis.cells import make_cells
+from rlmem.analysis.csv_files import write_results
+from rlmem.analysis.record import write_record
 from rlmem.analysis.report import Report, write_report
+from rlmem.analysis.runs import read_run
 from rlmem.analysis.study_table import write_table
 from rlmem.callbacks.checkpoint import find_checkpoint
 from rlmem.config import check, compose
 from rlmem.config.sweep import clear_error, write_error
 from rlmem.errors import UserError
-from rlmem.jobs.study_file import Job, Study, slug
-from rlmem.jobs.summary import read_summary
+from rlmem.jobs.study_file import RECORD, Job, Study, slug
 from rlmem.units import readable_seconds
 
 _told_to_end = threading.Event()  # in a worker: by a signal that ended its job
@@ -145,7 +148,7 @@ def _run_all(pool: ProcessPoolExecutor, jobs: list[Job], column: str) -> list[tu
 
 
 def _result(job: Job) -> str:
-    summary = read_summary(job.folder) or {}
+    summary = job.summary
     score = summary.get("eval_return_mean")
     seconds = readable_seconds(summary.get("wall_seconds") or 0.0)
     return (
@@ -154,40 +157,64 @@ def _result(job: Job) -> str:
 
 
 def report_study(study: Study) -> Report | None:
-    """Write the report's files and table.md into the study's folder; None if nothing ran.
+    """Write the report's files and table.md into the study's report/; None if nothing ran.
 
     findings.md of the folder, if it is there, opens the page.
     """
-    runs = study.folder / "runs"
-    if not runs.is_dir():
+    runs, out = study.folder / "runs", study.folder / "report"
+    recorded = [job.recorded for job in study.all_jobs(study.columns) if job.recorded]
+    recorded = [run for run in recorded if not (run.folder / "config.yaml").exists()]
+    if not runs.is_dir() and not recorded:
         return None
     notes = [note for column in study.columns if (note := _missing(study, column))]
     notes += outdated(study, [*study.columns])
-    findings = study.folder / "findings.md"
     against = {row: [c for c in study.controls if c != row] for row in study.rows}
     report = write_report(
-        [runs],
-        study.folder,
+        [runs] if runs.is_dir() else [],
+        out,
+        recorded=recorded,
         notes=notes,
         title=study.title,
-        findings=findings.read_text(errors="replace") if findings.is_file() else "",
+        findings=study.folder / "findings.md",
         against=against if study.controls else {},
         regression=study.regression,
     )
     columns = {slug(column): (column, list(study.labels(column))) for column in study.columns}
-    write_table(report.cells, columns, study.fifos(), study.folder / "table.md")
+    write_table(report.cells, columns, study.fifos(), out / "table.md")
     return report
+
+
+def record(study: Study) -> int:
+    """Write results.csv and runs.npz, with the finished runs that the study asks for; how many.
+
+    Left as they are if no run was made since. A run in its folder that was made with other
+    overrides than study.yaml has now is not recorded.
+    """
+    runs, fresh = [], False
+    for job in study.all_jobs(study.columns):
+        if not job.finished or (job.is_here and job.outdated):
+            continue
+        if not job.is_here:
+            runs.append(job.recorded)
+            continue
+        with contextlib.suppress(ValueError):  # damaged: the report leaves it out as well
+            runs.append(read_run(job.folder))
+            fresh = True
+    if fresh:
+        write_record(study.folder / RECORD, runs)
+        write_results(make_cells(runs), study.folder / "results.csv")
+    return len(runs)
 
 
 def _missing(study: Study, column: str) -> str | None:
     """What of a column was not run, as a line of the page."""
     labels = study.labels(column)
-    found = {label: study.finished(column, label) for label in labels}
-    if not any(found.values()):
+    found = study.finished(column)
+    if not found:
         return f"{column}: not run"
     wanted = {label: len(study.seeds(column, row)) for label, row in labels.items()}
     lacking = [
-        f"{label} ({n} of {wanted[label]})" for label, n in found.items() if n < wanted[label]
+        f"{label} ({found[label]} of {n})" for label, n in wanted.items() if found[label] < n
     ]
     return f"{column}: not all seeds were run: {', '.join(lacking)}" if lacking else None
 

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,10 +11,13 @@ from typing import Any, NoReturn
 import yaml
 
 from rlmem.analysis.csv_files import NUMBERS
+from rlmem.analysis.record import read_record
+from rlmem.analysis.runs import RunData
 from rlmem.callbacks.diagnostics import DIAGNOSTICS
 from rlmem.errors import UserError
 from rlmem.jobs.summary import read_summary
 
+RECORD = "runs.npz"
 KEYS = {"title", "common", "rows", "columns", "fifo", "controls", "first_seed", "regression"}
 OF_MEMORY = re.compile(r"[~+]*(memory|threshold)\b")  # overrides that a FIFO beside does without
 # What a FIFO beside a row holds as much of: its key, and the run's number that it is set to.
@@ -32,23 +36,44 @@ class Job:
     seed: int
     overrides: tuple[str, ...]
     folder: Path
+    recorded: RunData | None = None  # in the study's runs.npz
 
     @property
     def name(self) -> str:
         return f"{self.column}: {self.row}, seed {self.seed}"
 
     @property
-    def done(self) -> bool:
-        return (read_summary(self.folder) or {}).get("status") == "finished"
+    def is_here(self) -> bool:
+        """Whether its folder holds a run, which then counts in place of the recorded one."""
+        return (self.folder / "config.yaml").exists()
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """What it came to, {} as long as it has not."""
+        if self.recorded and not self.is_here:
+            return self.recorded.summary
+        return read_summary(self.folder) or {}
+
+    @property
+    def finished(self) -> bool:
+        return self.summary.get("status") == "finished"
 
     @property
     def outdated(self) -> bool:
-        """Whether it is done, but with other overrides than the study has for it now."""
-        try:
-            made = yaml.safe_load((self.folder / "overrides.yaml").read_text())
-        except (OSError, ValueError, yaml.YAMLError):
-            return False
-        return self.done and made != [*self.overrides]
+        """Whether it is finished, but with other overrides than the study has for it now."""
+        made: Any = self.recorded and self.recorded.overrides
+        if self.is_here:
+            try:
+                made = yaml.safe_load((self.folder / "overrides.yaml").read_text())
+            except (OSError, ValueError, yaml.YAMLError):
+                return False
+        return self.finished and made != [*self.overrides]
+
+    @property
+    def done(self) -> bool:
+        """Whether there is nothing to run: a recorded run of other overrides is run anew, one in
+        its folder is left to whoever made it."""
+        return self.finished and (self.is_here or not self.outdated)
 
 
 def read_definition(folder: Path) -> dict[str, Any]:
@@ -102,6 +127,13 @@ class Study:
             for key in ("rows", "skip"):
                 if unknown := set(part[key]) - self.rows.keys():
                     self._refuse(f"{column} has {key}: {min(unknown)}, which is no row")
+        try:
+            runs = read_record(folder / RECORD)
+        except ValueError as error:
+            raise UserError(
+                f"{folder}/{RECORD}: cannot be read ({error}); remove it to run all anew"
+            ) from None
+        self.recorded = {run.folder: run for run in runs}
         self.controls = self._controls(content.get("controls"))
         self.regression = self._regression(content.get("regression"))
         fifos = {slug(fifo) for rows in self.fifos().values() for fifo in rows.values()}
@@ -220,19 +252,18 @@ class Study:
         """FIFOs of the same bytes or entries beside each finished run of the rows that ask: the
         same but for the memory and its thresholds."""
         for row, seed in self._cells(column):
-            beside = read_summary(self._job(column, row, seed, ()).folder) or {}
-            if beside.get("status") != "finished":
+            beside = self._job(column, row, seed, self._setting(column, row))
+            if not beside.finished:
                 continue
             kept = [each for each in self._setting(column, row) if not OF_MEMORY.match(each)]
             for kind in self.rows[row]["fifo"]:
                 key, number = FIFOS[kind]
-                size = f"{key}={beside[number]}"
+                size = f"{key}={beside.summary[number]}"
                 yield self._job(column, fifo_of(row, kind), seed, [*kept, *self.fifo], size)
 
-    def finished(self, column: str, label: str) -> int:
-        """How many runs of a line of the table are done."""
-        seeds = self.seeds(column, self.labels(column)[label])
-        return sum(self._job(column, label, seed, ()).done for seed in seeds)
+    def finished(self, column: str) -> Counter[str]:
+        """How many runs of each line of the table are finished."""
+        return Counter(job.row for job in self.all_jobs([column]) if job.finished)
 
     def labels(self, column: str) -> dict[str, str]:
         """Lines of a column's table, each FIFO below its row: label -> row."""
@@ -258,7 +289,8 @@ class Study:
         folder = self.folder / "runs" / slug(column) / slug(label) / f"seed{seed}"
         quoted = "label='" + label.replace("\\", "\\\\").replace("'", "\\'") + "'"
         own = (*self.common, *self.columns[column]["overrides"], *overrides, *last)
-        return Job(column, label, seed, (*own, quoted, f"seed={seed}"), folder)
+        asked = (*own, quoted, f"seed={seed}")
+        return Job(column, label, seed, asked, folder, self.recorded.get(folder))
 
 
 def fifo_of(row: str, kind: str) -> str:

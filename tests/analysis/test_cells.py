@@ -27,15 +27,6 @@ def test_seeds_of_a_setting_are_one_cell(tmp_path: Path) -> None:
     assert labels_of(tmp_path) == [("per", 3), ("uniform", 3)]
 
 
-def test_the_return_over_a_run_is_its_curves_mean_over_env_steps(tmp_path: Path) -> None:
-    run = collect([make_run(tmp_path / "run", rows=4)]).runs[0]
-    run.curves["env_steps"] = np.array([1000.0, 2000.0, 3000.0, 7000.0])
-    run.curves["train_return_mean"] = np.array([np.nan, 10.0, 20.0, 20.0])
-    assert run.number("return_over_run") == pytest.approx((15 * 1000 + 20 * 4000) / 5000)
-    run.curves["train_return_mean"][2] = -20.0  # forgotten on the way, and learned again
-    assert run.number("return_over_run") == pytest.approx((-5 * 1000 + 0 * 4000) / 5000)
-
-
 def test_a_curve_of_one_point_has_no_return_over_the_run(tmp_path: Path) -> None:
     (cell,) = make_cells(collect([make_run(tmp_path / "run", rows=1)]).runs)
     assert len(cell.over_run) == 0
@@ -196,7 +187,20 @@ def test_the_return_over_the_run_has_a_panel_beside_the_final_one(tmp_path: Path
 def test_frames_have_a_panel_where_a_step_has_several(tmp_path: Path) -> None:
     make_run(tmp_path / "a")
     (cell,) = cells_of(tmp_path)
-    assert [a.get_xlabel() for a in curves([cell]).axes] == ["env steps", "seconds", "env steps"]
+    assert xlabels(cell) == ["env steps", "seconds", "env steps"]
     (run,) = cell.runs
     run.curves["frames"] = 4 * run.curves["env_steps"]
-    assert [a.get_xlabel() for a in curves([cell]).axes].count("frames") == 1
+    assert xlabels(cell).count("frames") == 1
+
+
+def xlabels(cell: Cell) -> list[str]:
+    drawn = curves([cell])
+    assert drawn is not None
+    return [at.get_xlabel() for at in drawn.axes]
+
+
+def test_without_any_curve_there_is_no_figure_of_curves(tmp_path: Path) -> None:
+    (make_run(tmp_path / "a") / "metrics.csv").unlink()
+    found = collect([tmp_path])
+    assert curves(make_cells(found.runs)) is None
+    assert found.notes == ["no curves and times of 1 run: their metrics.csv is not there any more"]

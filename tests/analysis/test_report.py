@@ -110,7 +110,7 @@ def test_success_is_shown_where_an_environment_has_goals(report: Path, tmp_path:
     assert "success [95 %]" in page
     assert re.search(r'data-value="0.7\d*">0.7 <small>', page)
     assert '<td data-value="">-</td>' in page  # of the environment without goals
-    assert "success" not in (report / "results.csv").read_text()
+    assert "success_rate" not in (report / "results.csv").read_text()
 
 
 class Checker(HTMLParser):

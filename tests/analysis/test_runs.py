@@ -10,7 +10,7 @@ import yaml
 
 from rlmem.analysis.collection import collect
 from rlmem.analysis.outsiders import read_outsiders
-from rlmem.analysis.runs import read_columns
+from rlmem.analysis.runs import CURVES, POINTS, read_run, read_table
 from tests.analysis.helpers import VERSIONS, make_run
 
 
@@ -89,10 +89,65 @@ def test_broken_curves_leave_what_is_whole(tmp_path: Path, content: str) -> None
 
 def test_cells_that_are_no_numbers_are_nan(tmp_path: Path) -> None:
     (tmp_path / "m.csv").write_text("env_steps,a,b\n1,,2\n2,x,3\nthree,1,1\n4,5,6\n")
-    columns = read_columns(tmp_path / "m.csv", ("env_steps", "a", "c"))
-    assert columns["env_steps"].tolist() == [1, 2, 4]
-    np.testing.assert_array_equal(columns["a"], [np.nan, np.nan, 5])
-    assert np.isnan(columns["c"]).all()
+    table = read_table(tmp_path / "m.csv")
+    assert table["env_steps"].tolist() == [1, 2, 4]
+    np.testing.assert_array_equal(table["a"], [np.nan, np.nan, 5])
+
+
+def test_a_last_line_without_its_end_is_left_out(tmp_path: Path) -> None:
+    """A number that was cut off is a number all the same."""
+    (tmp_path / "m.csv").write_text("env_steps,a\n1,10\n2,2")
+    assert read_table(tmp_path / "m.csv")["a"].tolist() == [10]
+
+
+def test_long_curves_keep_some_rows_as_they_are_with_both_ends(tmp_path: Path) -> None:
+    run = read_run(make_run(tmp_path / "a", rows=1234, final=5.0))
+    assert run.curves.keys() == set(CURVES)
+    steps, returns = run.curves["env_steps"], run.curves["train_return_mean"]
+    assert len(steps) == len(returns) == POINTS
+    assert steps[[0, -1]].tolist() == [1000, 1_234_000]
+    np.testing.assert_allclose(returns, 5 * (steps / 1000 - 1) / 1233, rtol=1e-6)
+    assert np.isnan(read_run(make_run(tmp_path / "b", rows=3)).curves["seconds"]).sum() == 0
+
+
+def write_metrics(folder: Path, *lines: str) -> Path:
+    make_run(folder)
+    (folder / "metrics.csv").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def test_the_return_over_a_run_is_its_curves_mean_over_env_steps(tmp_path: Path) -> None:
+    head = "env_steps,train_return_mean"
+    run = read_run(write_metrics(tmp_path / "a", head, "1000,", "2000,10", "3000,20", "7000,20"))
+    assert run.number("return_over_run") == pytest.approx((15 * 1000 + 20 * 4000) / 5000)
+    run = read_run(write_metrics(tmp_path / "b", head, "1000,", "2000,10", "3000,-20", "7000,20"))
+    assert run.number("return_over_run") == pytest.approx((-5 * 1000 + 0 * 4000) / 5000)
+    assert np.isnan(read_run(write_metrics(tmp_path / "c", head, "1,1")).number("return_over_run"))
+
+
+def test_a_time_is_a_mean_over_steps_and_updates_without_the_first_row_of_it(
+    tmp_path: Path,
+) -> None:
+    """The first rows hold what is compiled, and rows differ in how much was done in them."""
+    run = read_run(
+        write_metrics(
+            tmp_path / "a",
+            "env_steps,grad_steps,insert_us,sample_us",
+            *("100,0,9000,", "200,10,10,80000", "300,40,20,100", "700,50,40,200"),
+        )
+    )
+    assert run.number("insert_us") == pytest.approx((10 + 20 + 4 * 40) / 6)
+    assert run.number("sample_us") == pytest.approx((3 * 100 + 1 * 200) / 4)
+    run = read_run(write_metrics(tmp_path / "b", "env_steps,grad_steps,sample_us", "100,50,7"))
+    assert np.isnan(run.number("sample_us"))
+    assert np.isnan(run.number("insert_us"))
+
+
+def test_other_columns_have_their_plain_mean(tmp_path: Path) -> None:
+    lines = "env_steps,td_error_mean,x", "100,,a", "200,1,b", "900,4,c"
+    run = read_run(write_metrics(tmp_path / "a", *lines))
+    assert run.means["td_error_mean"] == 2.5
+    assert "x" not in run.means
 
 
 def test_what_makes_a_comparison_unclean_is_said(tmp_path: Path) -> None:

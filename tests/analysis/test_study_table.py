@@ -22,12 +22,12 @@ def test_success_has_a_column_where_there_are_goals(tmp_path: Path) -> None:
     goals = make_run(tmp_path / "bits" / "her" / "seed0", "her", eval_success_rate=0.98)
     other = make_run(tmp_path / "pole" / "her" / "seed0", "her", env_id="Pole-v0")
     columns = {"bits": ("Bits", ["her", "per"]), "pole": ("Pole", ["her"])}
-    for runs, width in (([goals, other], 9), ([other], 8)):
+    for runs, width in (([goals, other], 11), ([other], 10)):
         write_table(make_cells([read_run(run) for run in runs]), columns, {}, tmp_path / "table.md")
         lines = (tmp_path / "table.md").read_text().splitlines()
         rows = [line.strip("|").split("|") for line in lines if line.startswith("|")]
         assert {len(row) for row in rows} == {width}
-        assert ("success" in lines[2]) == (width == 9)
-        if width == 9:
+        assert ("success" in lines[2]) == (width == 11)
+        if width == 11:
             rates = [row[2].strip() for row in rows if row[0].strip() in ("her", "per")]
             assert rates == ["0.98", "missing", "-"]

@@ -128,11 +128,11 @@ def test_the_command_runs_what_is_missing_and_writes_the_page(study: Path) -> No
     assert len(rows) == 2 * 3 * 2
     assert kept in read_results(study / "results.csv")
     assert {row["transitions"] for row in rows} == {"6", "14"}
-    page = (study / "index.html").read_text()
+    page = (study / "report/index.html").read_text()
     assert "<strong>help</strong>" in page
     assert "uniform / prioritized" in page
     assert "<svg" in page
-    assert {path.suffix for path in (study / "figures").iterdir()} == {".png", ".svg"}
+    assert {path.suffix for path in (study / "report/figures").iterdir()} == {".png", ".svg"}
 
 
 def test_only_names_samplers(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
