@@ -59,16 +59,16 @@ def study_main() -> None:
 
 def _study(name: str, only: str, workers: int) -> int:
     from rlmem.errors import UserError
-    from rlmem.jobs.cliffwalk import KIND, run_cliffwalk
     from rlmem.jobs.study import outdated, record, report_study, run_study
+    from rlmem.jobs.study_code import load_code
     from rlmem.jobs.study_file import Study, read_definition
 
     folder = Path(name) if Path(name).is_dir() else Path("studies") / name
     chosen = [part for part in only.split(",") if part]
     try:
-        if read_definition(folder).get("kind") == KIND:
-            run_cliffwalk(folder, chosen, workers)
-            print(f"written: {folder}/results.csv, report/index.html, report/figures/")
+        read_definition(folder)  # there is such a study
+        if run := getattr(load_code(folder), "run", None):
+            print(run(folder, chosen, workers))
             return 0
         study = Study(folder)
         columns = chosen or list(study.columns)

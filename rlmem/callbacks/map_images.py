@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from omegaconf import DictConfig
 
-from rlmem.analysis.map_data import MapData, make_map_data
+from rlmem.analysis.show.map_data import MapData, make_map_data
 from rlmem.callbacks.records import MetricsLogger
 from rlmem.data.stream import EnvStepStream
 from rlmem.errors import UserError
@@ -128,7 +128,7 @@ class MapImages(lightning.Callback):
 
     def draw(self, agent: Any) -> Path | None:
         """Draw now; None while the map has no node (its scale is still being measured)."""
-        from rlmem.analysis.map_figures import map_figure
+        from rlmem.analysis.show.map_figures import map_figure
 
         storage, writer, cfg = self.memory.storage, self.memory.writer, self.cfg
         assert isinstance(storage, MapStorage)

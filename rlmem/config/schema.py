@@ -239,7 +239,8 @@ class EvaluateConfig:
     checkpoint: str
     runs: list[str]
     sweep: Any  # a path or a list of them; check_evaluate() holds it to that
-    outsiders: Any
+    external: Any
+    outsiders: Any  # the old name of external
     out: str | None
     project: str
     entity: str | None

@@ -58,7 +58,7 @@ def check_evaluate(cfg: DictConfig) -> None:
         raise UserError("run is not set; give the run directory, such as run=outputs/...")
     if values["mode"] == "plot" and not values["runs"]:
         raise UserError("runs=[]: nothing to plot; give run directories, such as runs=[a,b]")
-    for key in ("sweep", "outsiders"):
+    for key in ("sweep", "external", "outsiders"):
         value = values[key]
         if not isinstance(value, str) and not (
             isinstance(value, list) and all(isinstance(part, str) for part in value)

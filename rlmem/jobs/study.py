@@ -20,23 +20,23 @@ from typing import Any
 
 import yaml
 
-from rlmem.analysis.cells import make_cells
-from rlmem.analysis.csv_files import write_results
-from rlmem.analysis.record import write_record
-from rlmem.analysis.report import Report, write_report
-from rlmem.analysis.runs import read_run
-from rlmem.analysis.study_table import write_table
+from rlmem.analysis.compare.settings import make_settings
+from rlmem.analysis.read.record import write_record
+from rlmem.analysis.read.runs import read_run
+from rlmem.analysis.show.report import Report, write_report
+from rlmem.analysis.show.tables import results_table, write_study_table
 from rlmem.callbacks.checkpoint import find_checkpoint
 from rlmem.config import check, compose
 from rlmem.config.sweep import clear_error, write_error
 from rlmem.errors import UserError
-from rlmem.jobs.study_file import RECORD, Job, Study, slug
+from rlmem.jobs.study_code import load_code
+from rlmem.jobs.study_file import RECORD, Study, StudyJob, slug
 from rlmem.units import readable_seconds
 
 _told_to_end = threading.Event()  # in a worker: by a signal that ended its job
 
 
-def run_job(job: Job) -> str | None:
+def run_job(job: StudyJob) -> str | None:
     """Train one job to its end in this process; the error's line if it failed.
 
     What it prints goes to log.txt in its folder. A run that was cut off goes on.
@@ -77,9 +77,9 @@ def run_job(job: Job) -> str | None:
     return None
 
 
-def run_study(study: Study, columns: Sequence[str], workers: int) -> list[tuple[Job, str]]:
+def run_study(study: Study, columns: Sequence[str], workers: int) -> list[tuple[StudyJob, str]]:
     """Run what is missing of some columns, `workers` jobs at once; the failed ones."""
-    failed: list[tuple[Job, str]] = []
+    failed: list[tuple[StudyJob, str]] = []
     _check_jobs(study, columns)
     # Fresh processes: a fork of one that has used torch's threads can hang.
     context = multiprocessing.get_context("spawn")
@@ -132,9 +132,11 @@ def _ended_by_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _run_all(pool: ProcessPoolExecutor, jobs: list[Job], column: str) -> list[tuple[Job, str]]:
+def _run_all(
+    pool: ProcessPoolExecutor, jobs: list[StudyJob], column: str
+) -> list[tuple[StudyJob, str]]:
     started, failed = time.perf_counter(), []
-    futures: dict[Future, Job] = {pool.submit(run_job, job): job for job in jobs}
+    futures: dict[Future, StudyJob] = {pool.submit(run_job, job): job for job in jobs}
     for count, future in enumerate(as_completed(futures), start=1):
         job, error = futures[future], future.result()
         if error:
@@ -147,7 +149,7 @@ def _run_all(pool: ProcessPoolExecutor, jobs: list[Job], column: str) -> list[tu
     return failed
 
 
-def _result(job: Job) -> str:
+def _result(job: StudyJob) -> str:
     summary = job.summary
     score = summary.get("eval_return_mean")
     seconds = readable_seconds(summary.get("wall_seconds") or 0.0)
@@ -168,7 +170,8 @@ def report_study(study: Study) -> Report | None:
         return None
     notes = [note for column in study.columns if (note := _missing(study, column))]
     notes += outdated(study, [*study.columns])
-    against = {row: [c for c in study.controls if c != row] for row in study.rows}
+    against = {row: [b for b in study.baselines if b != row] for row in study.rows}
+    code = load_code(study.folder)
     report = write_report(
         [runs] if runs.is_dir() else [],
         out,
@@ -176,11 +179,11 @@ def report_study(study: Study) -> Report | None:
         notes=notes,
         title=study.title,
         findings=study.folder / "findings.md",
-        against=against if study.controls else {},
-        regression=study.regression,
+        against=against if study.baselines else {},
+        more=getattr(code, "section", None),
     )
     columns = {slug(column): (column, list(study.labels(column))) for column in study.columns}
-    write_table(report.cells, columns, study.fifos(), out / "table.md")
+    write_study_table(report.settings, columns, study.fifos(), out / "table.md")
     return report
 
 
@@ -202,7 +205,7 @@ def record(study: Study) -> int:
             fresh = True
     if fresh:
         write_record(study.folder / RECORD, runs)
-        write_results(make_cells(runs), study.folder / "results.csv")
+        results_table(make_settings(runs)).to_csv(study.folder / "results.csv", index=False)
     return len(runs)
 
 

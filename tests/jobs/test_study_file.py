@@ -17,7 +17,7 @@ ROWS = """
 title: by hand
 common: evaluation.episodes=1
 fifo: memory=uniform memory/storage=dense
-controls: [per]
+baselines: [per]
 rows:
   per: {overrides: memory=per, seeds: 3}
   gwr: {overrides: memory=gwr, fifo: [entries, bytes]}
@@ -30,18 +30,6 @@ rows:
 def study(tmp_path: Path) -> Study:
     (tmp_path / "study.yaml").write_text(ROWS + COLUMNS)
     return Study(tmp_path)
-
-
-def test_a_regression_is_an_outcome_and_two_columns(tmp_path: Path) -> None:
-    asked = "\nregression: {outcome: train_return_mean, of: [correlation_count, td_error_mean]}"
-    (tmp_path / "study.yaml").write_text(ROWS + COLUMNS + asked)
-    study = Study(tmp_path)
-    assert study.regression == ("train_return_mean", ("correlation_count", "td_error_mean"))
-    run(study, "per")
-    report = report_study(study)
-    assert report is not None
-    assert report.regression is not None
-    assert "are too few for a fit" in (tmp_path / "report/index.html").read_text()
 
 
 def run(study: Study, label: str, seed: int = 0, **summary: Any) -> None:
@@ -77,20 +65,8 @@ def run(study: Study, label: str, seed: int = 0, **summary: Any) -> None:
         ),
         ("rows: {a: {fifo: [bytes, [1]]}}\ncolumns: {b: ''}", "a has fifo=['bytes', [1]]"),
         ("rows: {a: ''}\ncolumns: {b: {fifo: true}}", "b has an unknown key fifo"),
-        ("rows: {a: '', b: ''}\ncolumns: {c: ''}\ncontrols: [d]", "d is no row; there are a; b"),
-        ("rows: {a: ''}\ncolumns: {c: ''}\ncontrols: a", "controls=a; a list of rows"),
-        (
-            "rows: {a: ''}\ncolumns: {b: ''}\nregression: loss",
-            "regression=loss; a mapping with out",
-        ),
-        (
-            "rows: {a: ''}\ncolumns: {b: ''}\nregression: {outcome: score, of: [loss, weight_min]}",
-            "regression: outcome=score; one of env_steps, grad_steps, eval_return_mean, train_return_mean, ",
-        ),
-        (
-            "rows: {a: ''}\ncolumns: {b: ''}\nregression: {outcome: env_steps, of: [loss, loss]}",
-            "regression: of=['loss', 'loss']; two of loss, td_error_mean, ",
-        ),
+        ("rows: {a: '', b: ''}\ncolumns: {c: ''}\nbaselines: [d]", "d is no row; there are a; b"),
+        ("rows: {a: ''}\ncolumns: {c: ''}\nbaselines: a", "baselines=a; a list of rows"),
         (
             "rows: {a: {fifo: true}, FIFO of the bytes of a: ''}\ncolumns: {b: ''}",
             "is named like the FIFO of another",
@@ -106,6 +82,14 @@ def test_a_definition_that_is_not_understood_is_one_line(
     assert message in error
     if "cannot be read" not in message:
         assert error.count("\n") == 1
+
+
+def test_the_old_name_of_baselines_works_and_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    (tmp_path / "study.yaml").write_text(ROWS.replace("baselines", "controls") + COLUMNS)
+    assert Study(tmp_path).baselines == ["per"]
+    assert "controls is now called baselines" in capsys.readouterr().err
 
 
 def test_a_column_may_go_without_a_row(tmp_path: Path) -> None:
@@ -219,12 +203,12 @@ def test_findings_open_the_page(study: Study) -> None:
     assert "<script>alert" not in page
 
 
-def test_rows_are_held_against_the_controls_and_fifos_are_not(study: Study) -> None:
+def test_rows_are_held_against_the_baselines_and_fifos_are_not(study: Study) -> None:
     for label in ("per", "gwr", "none", "FIFO of the bytes of none"):
         run(study, label, cpu_seconds=5.0)
     report_study(study)
-    with (study.folder / "report/controls.csv").open(newline="") as file:
-        rows = [(row["label"], row["control"]) for row in csv.DictReader(file)]
+    with (study.folder / "report/baselines.csv").open(newline="") as file:
+        rows = [(row["label"], row["baseline"]) for row in csv.DictReader(file)]
     assert rows == [("gwr", "per"), ("none", "per")]
 
 
@@ -236,11 +220,12 @@ def test_a_study_without_a_kind_of_fifos_has_no_column_for_it(tmp_path: Path) ->
     header = (tmp_path / "report/table.md").read_text().splitlines()[2]
     assert header == (
         "| setting | seeds | return, mean [95 %] | above its FIFO [95 %] "
-        "| return over the run [95 %] | over the run, above its FIFO [95 %] | env steps | gradient steps "
+        "| return over the run [95 %] | over the run, above its FIFO [95 %] "
+        "| env steps | gradient steps "
         "| bytes, peak "
         "| insert, us | sample, us | wall time |"
     )
-    assert not (tmp_path / "report/controls.csv").exists()
+    assert not (tmp_path / "report/baselines.csv").exists()
     (tmp_path / "study.yaml").write_text("rows: {per: ''}\ncolumns: {b: ''}")
     report_study(Study(tmp_path))
     assert "above" not in (tmp_path / "report/table.md").read_text()

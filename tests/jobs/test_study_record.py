@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rlmem.analysis.record import read_record
+from rlmem.analysis.read.record import read_record
 from rlmem.cli import _study
 from rlmem.jobs.study import record
-from rlmem.jobs.study_file import Job, Study
+from rlmem.jobs.study_file import Study, StudyJob
 from tests.analysis.helpers import make_run
 
 DEFINITION = """
 title: by hand
-controls: [uniform]
+baselines: [uniform]
 fifo: memory=uniform
 rows:
   uniform: memory=uniform
@@ -38,7 +38,7 @@ def study(tmp_path: Path) -> Study:
     return study
 
 
-def make_job(job: Job, **changes: str) -> None:
+def make_job(job: StudyJob, **changes: str) -> None:
     label = {"label": job.row}
     memory = job.overrides[1].removeprefix("memory=")
     make_run(
@@ -68,7 +68,7 @@ def test_a_clone_makes_the_same_report(study: Study, capsys: pytest.CaptureFixtu
     assert _study(str(second.folder), "", 0) == 0
     first, second = study.folder / "report", second.folder / "report"
     names = {path.relative_to(first) for path in first.rglob("*.*")}
-    assert {Path("controls.csv"), Path("table.md"), Path("figures/curves-CartPole-v1.svg")} < names
+    assert {Path("baselines.csv"), Path("table.md"), Path("figures/curves-CartPole-v1.svg")} < names
     assert names == {path.relative_to(second) for path in second.rglob("*.*")}
     for name in names:
         one, other = ((folder / name).read_bytes() for folder in (first, second))
