@@ -91,7 +91,7 @@ def run(folder: Path, only: Sequence[str], workers: int) -> str:
     results = read_results(path)
     jobs = list(study.missing(only or study.samplers, results)) if workers else []
     calls = (delayed(call_in)(folder, "updates_needed", *job) for job in jobs)
-    found = Parallel(max(1, workers), return_as="generator_unordered")(calls)
+    found: Iterable[Any] = Parallel(max(1, workers), return_as="generator_unordered")(calls)
     for count, result in enumerate(found, start=1):
         results.append(result)
         write_results(results, path)

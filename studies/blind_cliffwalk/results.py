@@ -73,7 +73,7 @@ def summarize(results: Sequence[Result]) -> pd.DataFrame:
     return found
 
 
-def ratios(found: pd.DataFrame, sampler: str) -> "pd.Series[float]":
+def ratios(found: pd.DataFrame, sampler: str) -> pd.Series:
     """Median updates of uniform replay over those of a sampler, by n; empty without either."""
     medians = found["median"].unstack("sampler")
     if BASE not in medians or sampler not in medians:

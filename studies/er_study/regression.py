@@ -87,12 +87,12 @@ def regress(settings: Sequence[Setting], outcome: str, of: tuple[str, str]) -> R
             here = [row for row in rows if row.setting.env_id == env]
             parts += [(env, here, False), (f"{env}, {WITHIN}", here, True)]
     for name, part, within in parts:
-        settings = len({row.setting.number for row in part})
-        if len(part) >= max(LEAST, settings + 4) and settings > 1:
+        count = len({row.setting.number for row in part})
+        if len(part) >= max(LEAST, count + 4) and count > 1:
             found.fits.append(_fit(name, part, within))
         elif not within:
             found.notes.append(
-                f"{name}: {len(part)} runs of {settings} settings are too few for a fit; it takes "
+                f"{name}: {len(part)} runs of {count} settings are too few for a fit; it takes "
                 f"{LEAST} of 2, and 4 more than settings"
             )
     return found

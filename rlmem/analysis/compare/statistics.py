@@ -33,6 +33,8 @@ def iqm(scores: ArrayLike, axis: int | None = None) -> Array:
     values = np.asarray(scores, dtype=np.float64)
     if values.size == 0 or np.isnan(values).any():
         raise ValueError("iqm: no scores" if values.size == 0 else "iqm: a score is NaN")
+    if axis is None:
+        values, axis = values.reshape(-1), 0
     return np.asarray(stats.trim_mean(values, 0.25, axis))
 
 

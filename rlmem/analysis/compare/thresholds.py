@@ -10,6 +10,7 @@ the highest a_T with h_T averaged, and bH likewise; bAH is how much either chang
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -250,4 +251,5 @@ def rank_correlation(x: Array, y: Array) -> float:
     """
     if not np.ptp(x) or not np.ptp(y):
         return NAN
-    return float(stats.spearmanr(x, y).statistic)
+    found: Any = stats.spearmanr(x, y)
+    return float(found.statistic)

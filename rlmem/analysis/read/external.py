@@ -1,12 +1,9 @@
 """Curves of other programs, read from CSV files beside the runs."""
 
+import math
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from rlmem.analysis.read.runs import CURVES, Run, curves_of, means_of
-
-if TYPE_CHECKING:
-    import pandas as pd
+from rlmem.analysis.read.runs import Run, curves_of, means_of
 
 COLUMNS = ("env_steps", "return", "bytes", "seed", "label")
 
@@ -31,34 +28,35 @@ def read_external(path: Path, default_env: str | None) -> list[Run]:
         raise ValueError(f"has no column {', '.join(missing)}; it needs {', '.join(COLUMNS)}")
     if "env_id" not in text and default_env is None:
         raise ValueError("has no column env_id, and the runs are of several environments")
-    if text.empty:
+    curves: dict[tuple[str, str, str], list[tuple[float, float, float]]] = {}
+    for line, row in enumerate(text.to_dict("records"), start=2):
+        try:
+            point = float(row["env_steps"]), float(row["return"]), float(row["bytes"] or "nan")
+        except ValueError:
+            raise ValueError(f"line {line} holds something that is no number") from None
+        if not (all(map(math.isfinite, point[:2])) and row["label"] and row["seed"]):
+            raise ValueError(f"line {line} is not complete")
+        key = (row.get("env_id") or default_env or "", row["label"], row["seed"])
+        curves.setdefault(key, []).append(point)
+    if not curves:
         raise ValueError("holds no line")
-    named = text.reindex(columns=["env_id"]).fillna("").replace("", default_env or "")
-    table = text.assign(env_id=named["env_id"])
-    for name in ("env_steps", "return", "bytes"):
-        table[name] = pd.to_numeric(text[name].replace("", "nan"), errors="coerce")
-        wrong = table[name].isna() & ~text[name].str.lower().isin(["", "nan"])
-        if wrong.any():
-            raise ValueError(f"line {wrong.idxmax() + 2} holds something that is no number")
-    finite = table[["env_steps", "return"]].abs().lt(float("inf")).all(axis=1)
-    whole = finite & table["label"].ne("") & table["seed"].ne("")
-    if not whole.all():
-        raise ValueError(f"line {whole.idxmin() + 2} is not complete")
-    groups = table.groupby(["env_id", "label", "seed"], sort=False)
-    return [_run(path, *map(str, key), points) for key, points in groups]
+    return [_run(path, *key, sorted(points)) for key, points in curves.items()]
 
 
-def _run(path: Path, env_id: str, label: str, seed: str, points: "pd.DataFrame") -> Run:
-    names = {"return": "train_return_mean", "bytes": "memory_bytes"}
-    table = points.sort_values("env_steps").rename(columns=names).reindex(columns=CURVES)
-    last = table.iloc[-1]
+def _run(
+    path: Path, env_id: str, label: str, seed: str, points: list[tuple[float, float, float]]
+) -> Run:
+    import pandas as pd
+
+    names = ["env_steps", "train_return_mean", "memory_bytes"]
+    table = pd.DataFrame(points, columns=pd.Index(names))
     summary = {
         "status": "finished",
         "env_id": env_id,
-        "env_steps": int(last["env_steps"]),
-        "train_return_mean": float(last["train_return_mean"]),
-        "eval_return_mean": float(last["train_return_mean"]),
-        "memory_bytes_peak": float(table["memory_bytes"].max()),
+        "env_steps": int(points[-1][0]),
+        "train_return_mean": points[-1][1],
+        "eval_return_mean": points[-1][1],
+        "memory_bytes_peak": max((size for *_, size in points if size == size), default=None),
     }
     number = int(seed) if seed.strip().isdigit() else 0
     config = {"seed": number, "env.name": env_id, "memory.name": label}

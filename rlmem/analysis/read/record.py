@@ -60,7 +60,7 @@ def write_record(path: Path, runs: Sequence[Run]) -> None:
         for run, config in zip(runs, configs, strict=True)
     ]
     header = {"format": FORMAT, "config": shared, "runs": described}
-    columns = {
+    columns: Any = {
         name: np.concatenate([np.empty(0, np.float32), *(run.curves[name] for run in runs)])
         for name in CURVES
     }

@@ -183,8 +183,9 @@ def read_table(path: Path) -> "pd.DataFrame":
         return nothing
     if "env_steps" not in table:
         return nothing
-    table = table.apply(pd.to_numeric, errors="coerce").astype("float64")
-    return table[table["env_steps"].notna()].reset_index(drop=True)
+    columns = {name: pd.to_numeric(table[name], errors="coerce") for name in table.columns}
+    table = pd.DataFrame(columns, dtype="float64")
+    return table.dropna(subset=["env_steps"]).reset_index(drop=True)
 
 
 def curves_of(table: "pd.DataFrame") -> dict[str, "np.ndarray"]:

@@ -30,13 +30,16 @@ def test_the_parts_of_a_text_are_shown(tmp_path: Path) -> None:
     assert "<h2>Answers</h2>" in html
     assert "<strong>More bytes</strong>" in html
     assert '<a href="../table.md">the table</a>' in html
+    assert "<code>results.csv</code>" in html
+    assert "<li>two</li>" in html
+    assert "<td>no</td>" in html
+
+
+def test_relative_links_are_those_of_a_page_in_a_folder_beside(tmp_path: Path) -> None:
     html = findings_html(write(tmp_path, "[a](#b) [c](https://d.e) [f](../../docs/g.md)"))
     assert [part.split('"')[0] for part in html.split('href="')[1:]] == [
         *("#b", "https://d.e", "../../../docs/g.md")
     ]
-    assert "<code>results.csv</code>" in html
-    assert "<li>two</li>" in html
-    assert "<td>no</td>" in html
 
 
 @pytest.mark.parametrize(
