@@ -187,16 +187,6 @@ def stratified_bootstrap(
     return _estimate(scores, pooled, weights, **options)
 
 
-def mean_estimate(tasks: Tasks, **options: Unpack[Options]) -> Estimate:
-    """`stratified_bootstrap` of the mean of all runs, with its keywords."""
-    return stratified_bootstrap(tasks, row_mean, **options)
-
-
-def iqm_estimate(tasks: Tasks, **options: Unpack[Options]) -> Estimate:
-    """`stratified_bootstrap` of the interquartile mean of all runs, with its keywords."""
-    return stratified_bootstrap(tasks, row_iqm, **options)
-
-
 def curve_estimate(
     values: ArrayLike, statistic: Statistic = row_iqm, **options: Unpack[Options]
 ) -> tuple[Array, Array, Array]:
@@ -239,7 +229,7 @@ def difference_estimate(
     """How much higher x's statistic is than y's in a task, averaged over tasks.
 
     The statistic is of each task on its own, so that for the interquartile mean of several tasks
-    it is not the difference of two `iqm_estimate`, whose pools trim whole tasks. The runs of the
+    it is not the difference of two estimates, whose pools trim whole tasks. The runs of the
     two settings are resampled independently.
     """
     first, second = _pair(x, y)

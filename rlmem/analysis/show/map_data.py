@@ -1,12 +1,11 @@
 """A GWR map as plain arrays: its plane, its table of figures, its nodes as a CSV file."""
 
-import csv
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from rlmem.units import readable_bytes
 
@@ -215,29 +214,22 @@ def render_table(table: Mapping[str, float | int], fits: Mapping[str, Fit]) -> s
 
 def write_table(table: Mapping[str, float | int], path: Path) -> None:
     """Write table.csv: quantity, value."""
-    _write(path, ["quantity", "value"], [[name, value] for name, value in table.items()])
+    rows = pd.DataFrame({"quantity": [*table], "value": [*table.values()]}, dtype=object)
+    rows.to_csv(path, index=False)
 
 
 def write_nodes(data: MapData, path: Path) -> None:
     """Write nodes.csv: a row a node, for pictures of one's own."""
     into, out = data.degrees
-    empty: list[Any] = [""] * len(data.nodes)
-    columns = {
-        "node": data.nodes.tolist(),
-        "x": data.plane[:, 0].round(6).tolist(),
-        "y": data.plane[:, 1].round(6).tolist(),
-        "habituation": data.habituation.round(6).tolist(),
-        "firings": data.firings.tolist(),
-        "merges": data.merges.tolist(),
-        "value": empty if data.value is None else data.value.round(6).tolist(),
-        "in_degree": into.tolist(),
-        "out_degree": out.tolist(),
+    nodes = {
+        "node": data.nodes,
+        "x": data.plane[:, 0].round(6),
+        "y": data.plane[:, 1].round(6),
+        "habituation": data.habituation.round(6),
+        "firings": data.firings,
+        "merges": data.merges,
+        "value": None if data.value is None else data.value.round(6),
+        "in_degree": into,
+        "out_degree": out,
     }
-    _write(path, list(columns), list(zip(*columns.values(), strict=True)))
-
-
-def _write(path: Path, header: list[str], rows: list[Any]) -> None:
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(header)
-        writer.writerows(rows)
+    pd.DataFrame(nodes).to_csv(path, index=False)

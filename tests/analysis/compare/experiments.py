@@ -1,10 +1,19 @@
 """Simulated experiments: how often an interval holds the truth."""
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
-from rlmem.analysis.compare.statistics import Estimate
+from rlmem.analysis.compare.statistics import (
+    Estimate,
+    row_iqm,
+    row_mean,
+    stratified_bootstrap,
+)
+
+mean_estimate = partial(stratified_bootstrap, statistic=row_mean)
+iqm_estimate = partial(stratified_bootstrap, statistic=row_iqm)
 
 SCALES = np.array([1.0, 3.0, 9.0])
 

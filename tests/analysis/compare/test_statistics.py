@@ -19,15 +19,20 @@ from rlmem.analysis.compare.statistics import (
     curve_estimate,
     difference_estimate,
     iqm,
-    iqm_estimate,
-    mean_estimate,
     performance_profile,
     probability_of_improvement,
     row_iqm,
     row_mean,
     stratified_bootstrap,
 )
-from tests.analysis.compare.experiments import SCALES, bounds, coverage, normal
+from tests.analysis.compare.experiments import (
+    SCALES,
+    bounds,
+    coverage,
+    iqm_estimate,
+    mean_estimate,
+    normal,
+)
 
 # Interquartile mean.
 
