@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.complete
 ARGS ?=
 
-.PHONY: help setup train study test test-fast lint format type check bench clean
+.PHONY: help setup train study pages test test-fast lint format type check bench clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,6 +23,11 @@ train: $(STAMP) ## train: make train ARGS="memory=per env=pong"
 
 study: $(STAMP) ## run what is missing of a study, report: make study NAME=replay_table
 	$(BIN)/python study.py $(NAME) $(ARGS)
+
+pages: $(STAMP) ## each study's page from what is recorded of its runs: studies/*/report/index.html
+	set -e; for study in studies/*/study.yaml; do \
+		$(BIN)/python study.py $$(basename $$(dirname $$study)) --report; \
+	done
 
 test: $(STAMP) ## all tests
 	$(BIN)/python -m pytest -n 2 $(ARGS)

@@ -9,16 +9,17 @@ rlmem.evaluate(run.path, episodes=20)
 
 from typing import TYPE_CHECKING, Any
 
+from rlmem.version import __version__
+
 if TYPE_CHECKING:
     from rlmem.api import Run, evaluate, load_run, train
 
-__version__ = "0.1.0"
-__all__ = ["Run", "evaluate", "load_run", "train"]
+__all__ = ["Run", "__version__", "evaluate", "load_run", "train"]
 
 
 def __getattr__(name: str) -> Any:
     """Import the functions when they are asked for: `import rlmem` alone takes no time."""
-    if name in __all__:
+    if name in ("Run", "evaluate", "load_run", "train"):
         from rlmem import api
 
         return getattr(api, name)

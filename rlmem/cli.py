@@ -59,32 +59,29 @@ def study_main() -> None:
 
 
 def _study(name: str, only: str, workers: int) -> int:
-    from rlmem.runs.cliffwalk import KIND, run_cliffwalk
-    from rlmem.runs.study import outdated, report_study, run_study
-    from rlmem.runs.study_archive import pack, unpack
+    from rlmem.runs.study import outdated, record, report_study, run_study
+    from rlmem.runs.study_code import load_code
     from rlmem.runs.study_file import Study, read_definition
 
     folder = Path(name) if Path(name).is_dir() else Path("studies") / name
     chosen = [part for part in only.split(",") if part]
     try:
-        if read_definition(folder).get("kind") == KIND:
-            run_cliffwalk(folder, chosen, workers)
-            print(f"written: {folder}/index.html, results.csv, figures/")
+        read_definition(folder)  # there is such a study
+        if run := getattr(load_code(folder), "run", None):
+            print(run(folder, chosen, workers))
             return 0
         study = Study(folder)
         columns = chosen or list(study.columns)
         if unknown := set(columns) - set(study.columns):
             known = ", ".join(study.columns)
             raise UserError(f"--only {min(unknown)}: no such column; there are {known}")
-        if count := unpack(study):
-            print(f"{count} finished runs taken from {folder}/runs.zip (remove it to run all anew)")
         for line in outdated(study, columns):
-            print(f"warning: {line}; remove them from {folder}/runs to run them anew")
+            print(f"warning: {line}; recorded ones are run anew, those in {folder}/runs if removed")
         failed = run_study(study, columns, workers) if workers else []
         for job, error in failed:
             print(f"failed: {job.name}: {error} ({job.folder}/log.txt)", file=sys.stderr)
         report = report_study(study)
-        packed = pack(study)
+        recorded = record(study)
     except UserError as error:
         print(f"rlmem: {error}", file=sys.stderr)
         return 2
@@ -92,14 +89,10 @@ def _study(name: str, only: str, workers: int) -> int:
         print("rlmem: interrupted; the same command goes on", file=sys.stderr)
         return 130
     if report:
-        names = ["index.html", "table.md", "results.csv", "summary.csv"]
-        names += ["effects.csv"] if report.effects else []
-        names += ["controls.csv"] if report.comparisons else []
-        names += ["regression.csv"] if report.regression and report.regression.fits else []
-        names += ["runs.zip"] if packed else []
-        print(f"written: {study.folder}/{', '.join(names)}, figures/")
+        print(f"{recorded} finished runs, recorded in {folder}/results.csv and runs.npz")
+        print(f"written: {folder}/report/index.html, tables and figures/")
     else:
-        print(f"nothing to report: {study.folder}/runs holds no run, and there is no runs.zip")
+        print(f"nothing to report: {folder}/runs holds no run, and there is no runs.npz")
     return 1 if failed else 0
 
 

@@ -186,9 +186,10 @@ def _convert(hint: Any, f: Field, value: Any, key: str, owner: str, lenient: boo
         for number in value if isinstance(value, list) else [value]:
             if isinstance(number, int | float) and number not in allowed:
                 raise UserError(f"{key}={value}: must be {allowed}")
-    if metadata.get("choices") and value is not None and value not in metadata["choices"]:
+    choices = metadata.get("choices")
+    if choices and value is not None and value not in choices:
         what = key.split(".")[-1]
-        raise UserError(f"{key}={value}: no such {what}{choose_from(value, metadata['choices'])}")
+        raise UserError(f"{key}={value}: no such {what}{choose_from(str(value), choices)}")
     if metadata.get("check") and (wanted := metadata["check"](value)):
         raise UserError(f"{key}={value}: must be {wanted}")
     return value

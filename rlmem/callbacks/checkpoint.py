@@ -17,12 +17,12 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from rlmem import __version__
 from rlmem.callbacks.diagnostics import ReplayDiagnostics
 from rlmem.callbacks.records import Recorder
 from rlmem.collect.collector import EnvStepStream
 from rlmem.errors import UserError
 from rlmem.memories.base.serialize import load_state, save_state
+from rlmem.version import __version__
 
 FORMAT = 2
 README = """A checkpoint of rlmem: `python train.py resume=<run directory>` goes on from here.

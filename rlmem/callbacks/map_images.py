@@ -8,7 +8,7 @@ import lightning
 import numpy as np
 import torch
 
-from rlmem.analysis.map_data import MapData, make_map_data
+from rlmem.analysis.show.map_data import MapData, make_map_data
 from rlmem.callbacks.records import MetricsLogger
 from rlmem.collect.collector import EnvStepStream
 from rlmem.config.schema import TrainSettings
@@ -117,7 +117,7 @@ class MapImages(lightning.Callback):
     ) -> None:
         check_matplotlib(f"log.map_every={cfg.log.map_every}")
         self.cfg, self.stream, self.memory, self.loggers = cfg, stream, memory, loggers
-        self.folder, self.every = run_dir / "map", int(cfg.log.map_every)
+        self.folder, self.every = run_dir / "map", cfg.log.map_every or 1
 
     def on_train_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
@@ -128,7 +128,7 @@ class MapImages(lightning.Callback):
 
     def draw(self, agent: Any) -> Path | None:
         """Draw now; None while the map has no node (its scale is still being measured)."""
-        from rlmem.analysis.map_figures import map_figure
+        from rlmem.analysis.show.map_figures import map_figure
 
         storage, writer, cfg = self.memory.storage, self.memory.writer, self.cfg
         assert isinstance(storage, MapStorage)

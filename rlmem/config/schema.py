@@ -126,7 +126,8 @@ class EvaluateSettings(Settings):
     checkpoint: str = setting(choices=("last", "best"))
     runs: list[str] = setting()
     sweep: Any = setting()
-    outsiders: Any = setting()
+    external: Any = setting()
+    outsiders: Any = setting()  # the old name of external
     out: str | None = setting()
     project: str = setting()
     entity: str | None = setting()

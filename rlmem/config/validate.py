@@ -65,7 +65,7 @@ def check_evaluate(cfg: DictConfig) -> EvaluateSettings:
         raise UserError("run is not set; give the run directory, such as run=outputs/...")
     if settings.mode == "plot" and not settings.runs:
         raise UserError("runs=[]: nothing to plot; give run directories, such as runs=[a,b]")
-    for key in ("sweep", "outsiders"):
+    for key in ("sweep", "external", "outsiders"):
         value = getattr(settings, key)
         if not isinstance(value, str) and not (
             isinstance(value, list) and all(isinstance(part, str) for part in value)

@@ -19,7 +19,7 @@ def evaluate(cfg: EvaluateSettings) -> None:
 
 def plot(cfg: EvaluateSettings) -> None:
     """`mode=plot`: curves of several runs in one image."""
-    from rlmem.analysis.curves import plot_runs
+    from rlmem.analysis.show.run_curves import plot_runs
 
     out = Path(cfg.out or "curves.png")
     plot_runs([Path(run) for run in cfg.runs], out)
@@ -28,12 +28,14 @@ def plot(cfg: EvaluateSettings) -> None:
 
 def report(cfg: EvaluateSettings) -> None:
     """`mode=report`: tables, figures and a page that compare all runs of some folders."""
-    from rlmem.analysis.report import write_report
+    from rlmem.analysis.show.report import write_report
 
-    sweeps, outsiders = paths(cfg.sweep), paths(cfg.outsiders)
+    sweeps, external = paths(cfg.sweep), paths(cfg.external) + paths(cfg.outsiders)
+    if cfg.outsiders:
+        print("outsiders= is now called external=; the old name works as well")
     out = Path(cfg.out) if cfg.out else (sweeps[0] if len(sweeps) == 1 else Path()) / "report"
-    written = write_report(sweeps, out, outsiders)
-    print(f"runs: {len(written.collection.runs)}, settings: {len(written.cells)}")
+    written = write_report(sweeps, out, external)
+    print(f"runs: {len(written.collection.runs)}, settings: {len(written.settings)}")
     for note in written.collection.notes:
         print(f"note: {note}")
     for path, reason in written.collection.left_out[:SHOWN]:
@@ -45,7 +47,7 @@ def report(cfg: EvaluateSettings) -> None:
 
 def status(cfg: EvaluateSettings) -> None:
     """`mode=status`: what of a sweep is done, running, failed and missing."""
-    from rlmem.analysis.status import read_status, render_status
+    from rlmem.analysis.show.status import read_status, render_status
 
     for folder in paths(cfg.sweep):
         print(render_status(read_status(folder)))

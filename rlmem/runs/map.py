@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from rlmem.analysis.map_data import (
+from rlmem.analysis.show.map_data import (
     Fit,
     MapData,
     map_table,
@@ -184,8 +184,8 @@ def measure_fit(
 
 
 def _draw(data: MapData, title: str, out: Path, scale: float | None) -> list[str]:
-    from rlmem.analysis.figures import save
-    from rlmem.analysis.map_figures import map_figure
+    from rlmem.analysis.show.figures import save
+    from rlmem.analysis.show.map_figures import map_figure
 
     save(map_figure(data, title, scale), out, "map")
     return ["map.png", "map.svg"]
@@ -195,7 +195,7 @@ def _draw_prototypes(
     data: MapData, storage: MapStorage, channels: int, title: str, out: Path
 ) -> list[str]:
     """The newest frame of the most and the least visited prototypes."""
-    from rlmem.analysis.map_figures import prototype_sheet
+    from rlmem.analysis.show.map_figures import prototype_sheet
 
     order = np.argsort(data.firings, kind="stable")
     shown = min(SHOWN, len(order))

@@ -20,20 +20,23 @@ from typing import Any
 
 import yaml
 
-from rlmem.analysis.report import Report, write_report
-from rlmem.analysis.study_table import write_table
+from rlmem.analysis.compare.settings import make_settings
+from rlmem.analysis.read.record import write_record
+from rlmem.analysis.read.runs import read_run
+from rlmem.analysis.show.report import Report, write_report
+from rlmem.analysis.show.tables import results_table, write_study_table
 from rlmem.callbacks.checkpoint import find_checkpoint
 from rlmem.config import check, compose
 from rlmem.config.sweep import clear_error, write_error
 from rlmem.errors import UserError
-from rlmem.runs.study_file import Job, Study, slug
-from rlmem.runs.summary import read_summary
+from rlmem.runs.study_code import load_code
+from rlmem.runs.study_file import RECORD, Study, StudyJob, slug
 from rlmem.units import readable_seconds
 
 _told_to_end = threading.Event()  # in a worker: by a signal that ended its job
 
 
-def run_job(job: Job) -> str | None:
+def run_job(job: StudyJob) -> str | None:
     """Train one job to its end in this process; the error's line if it failed.
 
     What it prints goes to log.txt in its folder. A run that was cut off goes on.
@@ -72,9 +75,9 @@ def run_job(job: Job) -> str | None:
     return None
 
 
-def run_study(study: Study, columns: Sequence[str], workers: int) -> list[tuple[Job, str]]:
+def run_study(study: Study, columns: Sequence[str], workers: int) -> list[tuple[StudyJob, str]]:
     """Run what is missing of some columns, `workers` jobs at once; the failed ones."""
-    failed: list[tuple[Job, str]] = []
+    failed: list[tuple[StudyJob, str]] = []
     _check_jobs(study, columns)
     # Fresh processes: a fork of one that has used torch's threads can hang.
     context = multiprocessing.get_context("spawn")
@@ -127,9 +130,11 @@ def _ended_by_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _run_all(pool: ProcessPoolExecutor, jobs: list[Job], column: str) -> list[tuple[Job, str]]:
+def _run_all(
+    pool: ProcessPoolExecutor, jobs: list[StudyJob], column: str
+) -> list[tuple[StudyJob, str]]:
     started, failed = time.perf_counter(), []
-    futures: dict[Future, Job] = {pool.submit(run_job, job): job for job in jobs}
+    futures: dict[Future, StudyJob] = {pool.submit(run_job, job): job for job in jobs}
     for count, future in enumerate(as_completed(futures), start=1):
         job, error = futures[future], future.result()
         if error:
@@ -142,8 +147,8 @@ def _run_all(pool: ProcessPoolExecutor, jobs: list[Job], column: str) -> list[tu
     return failed
 
 
-def _result(job: Job) -> str:
-    summary = read_summary(job.folder) or {}
+def _result(job: StudyJob) -> str:
+    summary = job.summary
     score = summary.get("eval_return_mean")
     seconds = readable_seconds(summary.get("wall_seconds") or 0.0)
     return (
@@ -152,40 +157,65 @@ def _result(job: Job) -> str:
 
 
 def report_study(study: Study) -> Report | None:
-    """Write the report's files and table.md into the study's folder; None if nothing ran.
+    """Write the report's files and table.md into the study's report/; None if nothing ran.
 
     findings.md of the folder, if it is there, opens the page.
     """
-    runs = study.folder / "runs"
-    if not runs.is_dir():
+    runs, out = study.folder / "runs", study.folder / "report"
+    recorded = [job.recorded for job in study.all_jobs(study.columns) if job.recorded]
+    recorded = [run for run in recorded if not (run.folder / "config.yaml").exists()]
+    if not runs.is_dir() and not recorded:
         return None
     notes = [note for column in study.columns if (note := _missing(study, column))]
     notes += outdated(study, [*study.columns])
-    findings = study.folder / "findings.md"
-    against = {row: [c for c in study.controls if c != row] for row in study.rows}
+    against = {row: [b for b in study.baselines if b != row] for row in study.rows}
+    code = load_code(study.folder)
     report = write_report(
-        [runs],
-        study.folder,
+        [runs] if runs.is_dir() else [],
+        out,
+        recorded=recorded,
         notes=notes,
         title=study.title,
-        findings=findings.read_text(errors="replace") if findings.is_file() else "",
-        against=against if study.controls else {},
-        regression=study.regression,
+        findings=study.folder / "findings.md",
+        against=against if study.baselines else {},
+        more=getattr(code, "section", None),
     )
     columns = {slug(column): (column, list(study.labels(column))) for column in study.columns}
-    write_table(report.cells, columns, study.fifos(), study.folder / "table.md")
+    write_study_table(report.settings, columns, study.fifos(), out / "table.md")
     return report
+
+
+def record(study: Study) -> int:
+    """Write results.csv and runs.npz, with the finished runs that the study asks for; how many.
+
+    Left as they are if no run was made since. A run in its folder that was made with other
+    overrides than study.yaml has now is not recorded.
+    """
+    runs, fresh = [], False
+    for job in study.all_jobs(study.columns):
+        if not job.finished or (job.is_here and job.outdated):
+            continue
+        if not job.is_here:
+            runs.append(job.recorded)
+            continue
+        with contextlib.suppress(ValueError):  # damaged: the report leaves it out as well
+            runs.append(read_run(job.folder))
+            fresh = True
+    if fresh:
+        write_record(study.folder / RECORD, runs)
+        results_table(make_settings(runs)).to_csv(study.folder / "results.csv", index=False)
+    return len(runs)
 
 
 def _missing(study: Study, column: str) -> str | None:
     """What of a column was not run, as a line of the page."""
     labels = study.labels(column)
-    found = {label: study.finished(column, label) for label in labels}
-    if not any(found.values()):
+    found = study.finished(column)
+    if not found:
         return f"{column}: not run"
     wanted = {label: len(study.seeds(column, row)) for label, row in labels.items()}
     lacking = [
-        f"{label} ({n} of {wanted[label]})" for label, n in found.items() if n < wanted[label]
+        f"{label} ({found[label]} of {n})" for label, n in wanted.items() if found[label] < n
     ]
     return f"{column}: not all seeds were run: {', '.join(lacking)}" if lacking else None
 

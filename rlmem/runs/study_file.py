@@ -2,6 +2,8 @@
 
 import re
 import shlex
+import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,12 +11,13 @@ from typing import Any, NoReturn
 
 import yaml
 
-from rlmem.analysis.csv_files import NUMBERS
-from rlmem.callbacks.diagnostics import DIAGNOSTICS
+from rlmem.analysis.read.record import read_record
+from rlmem.analysis.read.runs import Run
 from rlmem.errors import UserError
 from rlmem.runs.summary import read_summary
 
-KEYS = {"title", "common", "rows", "columns", "fifo", "controls", "first_seed", "regression"}
+RECORD = "runs.npz"
+KEYS = {"title", "common", "rows", "columns", "fifo", "baselines", "first_seed"}
 OF_MEMORY = re.compile(r"[~+]*(memory|threshold)\b")  # overrides that a FIFO beside does without
 # What a FIFO beside a row holds as much of: its key, and the run's number that it is set to.
 FIFOS = {
@@ -24,7 +27,7 @@ FIFOS = {
 
 
 @dataclass(frozen=True)
-class Job:
+class StudyJob:
     """One run of a study."""
 
     column: str
@@ -32,23 +35,44 @@ class Job:
     seed: int
     overrides: tuple[str, ...]
     folder: Path
+    recorded: Run | None = None  # in the study's runs.npz
 
     @property
     def name(self) -> str:
         return f"{self.column}: {self.row}, seed {self.seed}"
 
     @property
-    def done(self) -> bool:
-        return (read_summary(self.folder) or {}).get("status") == "finished"
+    def is_here(self) -> bool:
+        """Whether its folder holds a run, which then counts in place of the recorded one."""
+        return (self.folder / "config.yaml").exists()
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """What it came to, {} as long as it has not."""
+        if self.recorded and not self.is_here:
+            return self.recorded.summary
+        return read_summary(self.folder) or {}
+
+    @property
+    def finished(self) -> bool:
+        return self.summary.get("status") == "finished"
 
     @property
     def outdated(self) -> bool:
-        """Whether it is done, but with other overrides than the study has for it now."""
-        try:
-            made = yaml.safe_load((self.folder / "overrides.yaml").read_text())
-        except (OSError, ValueError, yaml.YAMLError):
-            return False
-        return self.done and made != [*self.overrides]
+        """Whether it is finished, but with other overrides than the study has for it now."""
+        made: Any = self.recorded and self.recorded.overrides
+        if self.is_here:
+            try:
+                made = yaml.safe_load((self.folder / "overrides.yaml").read_text())
+            except (OSError, ValueError, yaml.YAMLError):
+                return False
+        return self.finished and made != [*self.overrides]
+
+    @property
+    def done(self) -> bool:
+        """Whether there is nothing to run: a recorded run of other overrides is run anew, one in
+        its folder is left to whoever made it."""
+        return self.finished and (self.is_here or not self.outdated)
 
 
 def read_definition(folder: Path) -> dict[str, Any]:
@@ -86,6 +110,9 @@ class Study:
         self.folder, content = folder, read_definition(folder)
         if not {"rows", "columns"} <= content.keys():
             self._refuse("needs rows and columns")
+        if "controls" in content:
+            print(f"{folder}/study.yaml: controls is now called baselines", file=sys.stderr)
+            content.setdefault("baselines", content.pop("controls"))
         if unknown := content.keys() - KEYS:
             self._refuse(f"unknown key {min(map(str, unknown))}")
         self.title = content.get("title", folder.name)
@@ -102,8 +129,14 @@ class Study:
             for key in ("rows", "skip"):
                 if unknown := set(part[key]) - self.rows.keys():
                     self._refuse(f"{column} has {key}: {min(unknown)}, which is no row")
-        self.controls = self._controls(content.get("controls"))
-        self.regression = self._regression(content.get("regression"))
+        try:
+            runs = read_record(folder / RECORD)
+        except ValueError as error:
+            raise UserError(
+                f"{folder}/{RECORD}: cannot be read ({error}); remove it to run all anew"
+            ) from None
+        self.recorded = {run.folder: run for run in runs}
+        self.baselines = self._baselines(content.get("baselines"))
         fifos = {slug(fifo) for rows in self.fifos().values() for fifo in rows.values()}
         if taken := [row for row in self.rows if slug(row) in fifos]:
             self._refuse(f"row {taken[0]} is named like the FIFO of another")
@@ -166,34 +199,20 @@ class Study:
             self._refuse(f"{name} has fifo={value}; true, {', '.join(FIFOS)}, or a list of these")
         return [kind for kind in FIFOS if kind in kinds]
 
-    def _controls(self, value: Any) -> list[str]:
+    def _baselines(self, value: Any) -> list[str]:
         if not isinstance(value, list | None):
-            self._refuse(f"controls={value}; a list of rows")
-        controls = [str(name) for name in value or []]
-        if unknown := [name for name in controls if name not in self.rows]:
-            self._refuse(f"controls: {unknown[0]} is no row; there are {'; '.join(self.rows)}")
-        return list(dict.fromkeys(controls))
-
-    def _regression(self, value: Any) -> tuple[str, tuple[str, str]] | None:
-        """The outcome, a number of a run's summary, and the two columns it is held against."""
-        if value is None:
-            return None
-        if not isinstance(value, dict) or value.keys() != {"outcome", "of"}:
-            self._refuse(f"regression={value}; a mapping with outcome and of")
-        outcome, of = value["outcome"], value["of"]
-        if outcome not in NUMBERS:
-            self._refuse(f"regression: outcome={outcome}; one of {', '.join(NUMBERS)}")
-        named = isinstance(of, list) and len(of) == 2 and of[0] != of[1]
-        if not named or not all(name in DIAGNOSTICS for name in of):
-            self._refuse(f"regression: of={of}; two of {', '.join(DIAGNOSTICS)}")
-        return outcome, (of[0], of[1])
+            self._refuse(f"baselines={value}; a list of rows")
+        baselines = [str(name) for name in value or []]
+        if unknown := [name for name in baselines if name not in self.rows]:
+            self._refuse(f"baselines: {unknown[0]} is no row; there are {'; '.join(self.rows)}")
+        return list(dict.fromkeys(baselines))
 
     def seeds(self, column: str, row: str) -> range:
         """Those of a cell: as many as its row or its column asks for, whichever is more."""
         count = max(self.columns[column]["seeds"], self.rows[row]["seeds"])
         return range(self.first_seed, self.first_seed + count)
 
-    def jobs(self, column: str) -> list[Job]:
+    def jobs(self, column: str) -> list[StudyJob]:
         """Those of a column that need no other job's result, seed by seed."""
         return [
             self._job(column, row, seed, self._setting(column, row))
@@ -204,7 +223,7 @@ class Study:
         """A row's overrides, and then what a column says of it."""
         return [*self.rows[row]["overrides"], *self.columns[column]["rows"].get(row, [])]
 
-    def all_jobs(self, columns: Iterable[str]) -> Iterator[Job]:
+    def all_jobs(self, columns: Iterable[str]) -> Iterator[StudyJob]:
         """Those of some columns; the FIFOs beside a run once that run is there."""
         for column in columns:
             yield from self.jobs(column)
@@ -216,23 +235,22 @@ class Study:
         cells = [(row, seed) for row in rows for seed in self.seeds(column, row)]
         return sorted(cells, key=lambda cell: cell[1])
 
-    def fifo_jobs(self, column: str) -> Iterator[Job]:
+    def fifo_jobs(self, column: str) -> Iterator[StudyJob]:
         """FIFOs of the same bytes or entries beside each finished run of the rows that ask: the
         same but for the memory and its thresholds."""
         for row, seed in self._cells(column):
-            beside = read_summary(self._job(column, row, seed, ()).folder) or {}
-            if beside.get("status") != "finished":
+            beside = self._job(column, row, seed, self._setting(column, row))
+            if not beside.finished:
                 continue
             kept = [each for each in self._setting(column, row) if not OF_MEMORY.match(each)]
             for kind in self.rows[row]["fifo"]:
                 key, number = FIFOS[kind]
-                size = f"{key}={beside[number]}"
+                size = f"{key}={beside.summary[number]}"
                 yield self._job(column, fifo_of(row, kind), seed, [*kept, *self.fifo], size)
 
-    def finished(self, column: str, label: str) -> int:
-        """How many runs of a line of the table are done."""
-        seeds = self.seeds(column, self.labels(column)[label])
-        return sum(self._job(column, label, seed, ()).done for seed in seeds)
+    def finished(self, column: str) -> Counter[str]:
+        """How many runs of each line of the table are finished."""
+        return Counter(job.row for job in self.all_jobs([column]) if job.finished)
 
     def labels(self, column: str) -> dict[str, str]:
         """Lines of a column's table, each FIFO below its row: label -> row."""
@@ -253,12 +271,15 @@ class Study:
         }
         return {kind: rows for kind, rows in asked.items() if rows}
 
-    def _job(self, column: str, label: str, seed: int, overrides: Sequence[str], *last: str) -> Job:
+    def _job(
+        self, column: str, label: str, seed: int, overrides: Sequence[str], *last: str
+    ) -> StudyJob:
         """A job: what all have in common, then its column's, its row's and `last` overrides."""
         folder = self.folder / "runs" / slug(column) / slug(label) / f"seed{seed}"
         quoted = "label='" + label.replace("\\", "\\\\").replace("'", "\\'") + "'"
         own = (*self.common, *self.columns[column]["overrides"], *overrides, *last)
-        return Job(column, label, seed, (*own, quoted, f"seed={seed}"), folder)
+        asked = (*own, quoted, f"seed={seed}")
+        return StudyJob(column, label, seed, asked, folder, self.recorded.get(folder))
 
 
 def fifo_of(row: str, kind: str) -> str:

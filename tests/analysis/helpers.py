@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-COLUMNS = ["env_steps", "frames", "seconds", "train_return_mean", "memory_bytes"]
+COLUMNS = ["env_steps", "frames", "grad_steps", "seconds", "train_return_mean", "memory_bytes"]
 COLUMNS += ["insert_us", "sample_us"]
 VERSIONS = {"python": "3.11.7", "torch": "2.13.0", "rlmem": "0.1.0"}
 
@@ -57,13 +57,15 @@ def make_run(
         writer = csv.writer(file)
         writer.writerow(COLUMNS)
         for k, share in enumerate(np.linspace(0, 1, rows), start=1):
-            writer.writerow([1000 * k, 1000 * k, 2.0 * k, final * share, size * share, 5.0, 80.0])
+            learned = [final * share, size * share, 5.0, 80.0]
+            writer.writerow([1000 * k, 1000 * k, 250 * k, 2.0 * k, *learned])
     if status != "no summary":
         content = {
             "status": status,
             "error": "ValueError: no luck" if status == "failed" else None,
             "env_id": env_id,
             "env_steps": 1000 * rows,
+            "grad_steps": 250 * rows,
             "eval_return_mean": final,
             "train_return_mean": final,
             "human_normalized_score": None,

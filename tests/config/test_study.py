@@ -9,7 +9,7 @@ import pytest
 import yaml
 from omegaconf import DictConfig
 
-from rlmem.analysis.status import read_status
+from rlmem.analysis.show.status import read_status
 from rlmem.config import run_hydra
 
 pytest.importorskip("hydra_plugins.hydra_optuna_sweeper")

@@ -10,7 +10,7 @@ from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 from omegaconf import DictConfig
 
-from rlmem.analysis.status import read_status
+from rlmem.analysis.show.status import read_status
 from rlmem.config import CONF_DIR, compose, run_hydra
 from rlmem.config.objective import directions, objective_value
 from rlmem.config.sweep import at_once

@@ -41,7 +41,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def line_of(study: Path, title: str, label: str) -> list[str]:
     """Cells of a line of the table."""
-    section = (study / "table.md").read_text().split(f"### {title}\n")[1].split("###")[0]
+    section = (study / "report/table.md").read_text().split(f"### {title}\n")[1].split("###")[0]
     (line,) = (row for row in section.splitlines() if row.startswith(f"| {label} |"))
     return [part.strip() for part in line.strip("|").split("|")]
 
@@ -90,7 +90,7 @@ def test_the_table_says_what_was_run_and_what_is_missing(study: Path) -> None:
     assert all(" [" in text for text in above)
     assert line_of(study, "CartPole", "broken")[1:3] == ["0", "missing"]
     assert line_of(study, "Acrobot", "uniform")[1:3] == ["0", "missing"]
-    page = (study / "index.html").read_text()
+    page = (study / "report/index.html").read_text()
     assert "<h1>tiny: " in page
     assert "Acrobot: not run" in page
     assert "CartPole: not all seeds were run: broken (0 of 2)" in page

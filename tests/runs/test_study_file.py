@@ -17,7 +17,7 @@ ROWS = """
 title: by hand
 common: evaluation.episodes=1
 fifo: memory=uniform memory/storage=dense
-controls: [per]
+baselines: [per]
 rows:
   per: {overrides: memory=per, seeds: 3}
   gwr: {overrides: memory=gwr, fifo: [entries, bytes]}
@@ -30,18 +30,6 @@ rows:
 def study(tmp_path: Path) -> Study:
     (tmp_path / "study.yaml").write_text(ROWS + COLUMNS)
     return Study(tmp_path)
-
-
-def test_a_regression_is_an_outcome_and_two_columns(tmp_path: Path) -> None:
-    asked = "\nregression: {outcome: train_return_mean, of: [correlation_count, td_error_mean]}"
-    (tmp_path / "study.yaml").write_text(ROWS + COLUMNS + asked)
-    study = Study(tmp_path)
-    assert study.regression == ("train_return_mean", ("correlation_count", "td_error_mean"))
-    run(study, "per")
-    report = report_study(study)
-    assert report is not None
-    assert report.regression is not None
-    assert "are too few for a fit" in (tmp_path / "index.html").read_text()
 
 
 def run(study: Study, label: str, seed: int = 0, **summary: Any) -> None:
@@ -77,20 +65,8 @@ def run(study: Study, label: str, seed: int = 0, **summary: Any) -> None:
         ),
         ("rows: {a: {fifo: [bytes, [1]]}}\ncolumns: {b: ''}", "a has fifo=['bytes', [1]]"),
         ("rows: {a: ''}\ncolumns: {b: {fifo: true}}", "b has an unknown key fifo"),
-        ("rows: {a: '', b: ''}\ncolumns: {c: ''}\ncontrols: [d]", "d is no row; there are a; b"),
-        ("rows: {a: ''}\ncolumns: {c: ''}\ncontrols: a", "controls=a; a list of rows"),
-        (
-            "rows: {a: ''}\ncolumns: {b: ''}\nregression: loss",
-            "regression=loss; a mapping with out",
-        ),
-        (
-            "rows: {a: ''}\ncolumns: {b: ''}\nregression: {outcome: score, of: [loss, weight_min]}",
-            "regression: outcome=score; one of env_steps, eval_return_mean, train_return_mean, ",
-        ),
-        (
-            "rows: {a: ''}\ncolumns: {b: ''}\nregression: {outcome: env_steps, of: [loss, loss]}",
-            "regression: of=['loss', 'loss']; two of loss, td_error_mean, ",
-        ),
+        ("rows: {a: '', b: ''}\ncolumns: {c: ''}\nbaselines: [d]", "d is no row; there are a; b"),
+        ("rows: {a: ''}\ncolumns: {c: ''}\nbaselines: a", "baselines=a; a list of rows"),
         (
             "rows: {a: {fifo: true}, FIFO of the bytes of a: ''}\ncolumns: {b: ''}",
             "is named like the FIFO of another",
@@ -108,6 +84,14 @@ def test_a_definition_that_is_not_understood_is_one_line(
         assert error.count("\n") == 1
 
 
+def test_the_old_name_of_baselines_works_and_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    (tmp_path / "study.yaml").write_text(ROWS.replace("baselines", "controls") + COLUMNS)
+    assert Study(tmp_path).baselines == ["per"]
+    assert "controls is now called baselines" in capsys.readouterr().err
+
+
 def test_a_column_may_go_without_a_row(tmp_path: Path) -> None:
     columns = "columns: {b: {overrides: env=acrobot, skip: [gwr, none]}, c: env=cartpole}"
     (tmp_path / "study.yaml").write_text(ROWS + columns)
@@ -116,7 +100,7 @@ def test_a_column_may_go_without_a_row(tmp_path: Path) -> None:
     assert {job.row for job in study.jobs("b")} == {"per", "cer"}
     run(study, "cer")
     report_study(study)
-    assert "gwr" not in (tmp_path / "table.md").read_text().split("### c")[0]
+    assert "gwr" not in (tmp_path / "report/table.md").read_text().split("### c")[0]
 
 
 def test_seeds_start_where_the_study_says(tmp_path: Path) -> None:
@@ -193,7 +177,7 @@ def test_the_page_names_missing_fifos_of_both_kinds(study: Study) -> None:
     run(study, "gwr")
     run(study, "FIFO of the entries of gwr")
     report_study(study)
-    page = (study.folder / "index.html").read_text()
+    page = (study.folder / "report/index.html").read_text()
     assert "FIFO of the bytes of gwr (0 of 2), FIFO of the entries of gwr (1 of 2)" in page
     assert "per (0 of 3)" in page
 
@@ -203,7 +187,7 @@ def test_the_table_holds_each_row_against_both_fifos(study: Study) -> None:
     run(study, "FIFO of the bytes of gwr", final=20)
     run(study, "FIFO of the entries of gwr", final=60)
     report_study(study)
-    table = (study.folder / "table.md").read_text()
+    table = (study.folder / "report/table.md").read_text()
     assert "above its FIFO [95 %] | above the FIFO of its entries [95 %] |" in table
     assert "| gwr | 1 | 50 | 30 | -10 | 25 | 15 | -5 |" in table
     widths = {line.count("|") for line in table.splitlines() if line.startswith("|")}
@@ -214,17 +198,17 @@ def test_findings_open_the_page(study: Study) -> None:
     run(study, "gwr")
     (study.folder / "findings.md").write_text("It **saves** nothing. <script>alert(1)</script>")
     report_study(study)
-    page = (study.folder / "index.html").read_text()
+    page = (study.folder / "report/index.html").read_text()
     assert page.index("<strong>saves</strong>") < page.index("All settings")
     assert "<script>alert" not in page
 
 
-def test_rows_are_held_against_the_controls_and_fifos_are_not(study: Study) -> None:
+def test_rows_are_held_against_the_baselines_and_fifos_are_not(study: Study) -> None:
     for label in ("per", "gwr", "none", "FIFO of the bytes of none"):
         run(study, label, cpu_seconds=5.0)
     report_study(study)
-    with (study.folder / "controls.csv").open(newline="") as file:
-        rows = [(row["label"], row["control"]) for row in csv.DictReader(file)]
+    with (study.folder / "report/baselines.csv").open(newline="") as file:
+        rows = [(row["label"], row["baseline"]) for row in csv.DictReader(file)]
     assert rows == [("gwr", "per"), ("none", "per")]
 
 
@@ -233,13 +217,15 @@ def test_a_study_without_a_kind_of_fifos_has_no_column_for_it(tmp_path: Path) ->
     study = Study(tmp_path)
     run(study, "per")
     report_study(study)
-    header = (tmp_path / "table.md").read_text().splitlines()[2]
+    header = (tmp_path / "report/table.md").read_text().splitlines()[2]
     assert header == (
         "| setting | seeds | return, mean [95 %] | above its FIFO [95 %] "
-        "| return over the run [95 %] | over the run, above its FIFO [95 %] | bytes, peak "
+        "| return over the run [95 %] | over the run, above its FIFO [95 %] "
+        "| env steps | gradient steps "
+        "| bytes, peak "
         "| insert, us | sample, us | wall time |"
     )
-    assert not (tmp_path / "controls.csv").exists()
+    assert not (tmp_path / "report/baselines.csv").exists()
     (tmp_path / "study.yaml").write_text("rows: {per: ''}\ncolumns: {b: ''}")
     report_study(Study(tmp_path))
-    assert "above" not in (tmp_path / "table.md").read_text()
+    assert "above" not in (tmp_path / "report/table.md").read_text()

@@ -11,7 +11,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
-from rlmem.analysis.status import read_status
+from rlmem.analysis.show.status import read_status
 from rlmem.cli import _train
 from rlmem.collect.collector import EnvStepStream
 from rlmem.config import CONF_DIR, run_hydra

@@ -15,7 +15,6 @@ class ReplayWriter(Stateful, Writer):
     """
 
     _storage: Any
-    _rng: torch.Generator
 
     def extend(self, data: Any) -> torch.Tensor:
         """Write a block of N transitions (`rlmem.memories.base.storage`).

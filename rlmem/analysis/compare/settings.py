@@ -1,0 +1,268 @@
+"""Grouping runs into settings: one environment, one setting, several seeds."""
+
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from rlmem.analysis.compare.statistics import (
+    Estimate,
+    Statistic,
+    curve_estimate,
+    row_iqm,
+    row_mean,
+    stratified_bootstrap,
+)
+from rlmem.analysis.read.runs import OVER_RUN, SUCCESS, Run
+from rlmem.units import parse_bytes, readable_bytes
+
+# Keys that make no other setting: where things go, what is shown, how a run is scored and saved.
+NO_SETTING = (
+    "seed",
+    "label",
+    "resume",
+    "debug",
+    "paths.",
+    "log.",
+    "logger.",
+    "evaluation.",
+    "checkpoint.",
+    "trainer.threads",
+    "trainer.rounds",
+    "env.recommended.",
+    "hparams_search",
+    "objective",
+)
+SHARED = ("memory.capacity", "memory.budget", "memory.storage.kind")  # of all memories
+THRESHOLDS = "threshold.activation", "threshold.habituation"
+POINTS = 200  # of a mean curve
+# Ten clear colours, then their lighter twins (matplotlib's tab20).
+COLOURS = [
+    *("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd"),
+    *("#8c564b", "#e377c2", "#7f7f7f", "#bcbd22", "#17becf"),
+    *("#aec7e8", "#ffbb78", "#98df8a", "#ff9896", "#c5b0d5"),
+    *("#c49c94", "#f7b6d2", "#c7c7c7", "#dbdb8d", "#9edae5"),
+]
+
+
+@dataclass
+class Setting:
+    """The runs of one setting on one environment.
+
+    Attributes:
+        number: unique in a report.
+        place: among the settings of its environment.
+        distinct: key -> value of what sets it apart from the environment's other settings.
+        metric: what a run's return is: `eval_return_mean`, the final evaluation's, or
+            `train_return_mean`, of the last training episodes; one for an environment.
+    """
+
+    number: int
+    place: int
+    env_id: str
+    memory: str
+    label: str
+    distinct: dict[str, Any]
+    runs: list[Run]
+    metric: str = "eval_return_mean"
+
+    @property
+    def colour(self) -> str:
+        """Of its curves, as #rrggbb: by its place in its environment."""
+        return COLOURS[self.place % len(COLOURS)]
+
+    @cached_property
+    def finished(self) -> list[Run]:
+        """The runs that count."""
+        return [run for run in self.runs if run.status == "finished"]
+
+    def values(self, name: str) -> np.ndarray:
+        """A number of the finished runs that have it, float64 [n]."""
+        values = np.array([run.number(name) for run in self.finished], np.float64)
+        return values[~np.isnan(values)]
+
+    def mean(self, name: str) -> float:
+        """Mean of a number over the finished runs, NaN if none has it."""
+        values = self.values(name)
+        return float(values.mean()) if len(values) else float("nan")
+
+    def estimate(self, name: str, statistic: Statistic = row_mean) -> Estimate | None:
+        """A number's mean over the finished runs with its interval, None if none has it."""
+        values = self.values(name)
+        return stratified_bootstrap([values], statistic, widen=True) if len(values) else None
+
+    @cached_property
+    def returns(self) -> np.ndarray:
+        """Final return of each finished run, float64 [n]."""
+        return self.values(self.metric)
+
+    @cached_property
+    def return_mean(self) -> Estimate | None:
+        return self.estimate(self.metric)
+
+    @cached_property
+    def return_iqm(self) -> Estimate | None:
+        return self.estimate(self.metric, row_iqm)
+
+    @cached_property
+    def return_over_run(self) -> Estimate | None:
+        return self.estimate(OVER_RUN)
+
+    @cached_property
+    def success_mean(self) -> Estimate | None:
+        """Share of the final evaluation's episodes that came to their goal, if there are goals."""
+        rate = self.estimate(SUCCESS)
+        return rate and rate.within(0.0, 1.0)
+
+    def curve(
+        self, column: str, over: str = "env_steps"
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Mean curve over the seeds with 95 % intervals: x, value, low, high, each [POINTS].
+
+        It spans what all its runs have, so that no run's end makes a step. The runs are the
+        finished ones; a setting without any shows the others.
+        """
+        lines = []
+        for run in self.finished or self.runs:
+            known = np.isfinite(run.curves[column]) & np.isfinite(run.curves[over])
+            if known.any():
+                lines.append((run.curves[over][known], run.curves[column][known]))
+        first = max((x[0] for x, _ in lines), default=0.0)
+        last = min((x[-1] for x, _ in lines), default=-1.0)
+        if first > last:
+            return np.empty(0), np.empty(0), np.empty(0), np.empty(0)
+        x = np.linspace(first, last, POINTS)
+        table = np.stack([np.interp(x, a, b) for a, b in lines])
+        return (x, *curve_estimate(table, row_mean, widen=True))
+
+
+def any_goals(settings: Sequence[Setting]) -> bool:
+    """Whether an environment of theirs has goals, so that a report shows how many were reached."""
+    return any(setting.success_mean for setting in settings)
+
+
+def _decisive(run: Run) -> dict[str, Any]:
+    """What decides a run's results, beside environment and seed."""
+    is_map = "memory.tau_b" in run.config
+    return {
+        key: value
+        for key, value in run.config.items()
+        if not key.startswith(NO_SETTING) and (is_map or not key.startswith("threshold."))
+    }
+
+
+def make_settings(runs: Sequence[Run]) -> list[Setting]:
+    """Settings of all environments, in the order of their names; each run is in one."""
+    settings: list[Setting] = []
+    for env_id in sorted({run.env_id for run in runs}, key=_by_number):
+        settings += _settings_of([run for run in runs if run.env_id == env_id], len(settings))
+    return settings
+
+
+def _settings_of(runs: Sequence[Run], number: int) -> list[Setting]:
+    """The settings of one environment."""
+    groups: dict[tuple, list[tuple[Run, dict[str, Any]]]] = defaultdict(list)
+    for run, distinct in zip(runs, distinctions(runs), strict=True):
+        # A label that was given says by itself which runs belong together.
+        values = [f"{key}={value}" for key, value in distinct.items()]
+        parts = [run.label] if run.label else [run.memory, *values]
+        groups[(run.external is not None, bool(run.label), *parts)].append((run, distinct))
+    settings: list[Setting] = []
+    for members in sorted(groups.values(), key=_order):
+        first = members[0][1]
+        distinct = {k: v for k, v in first.items() if all(d.get(k) == v for _, d in members)}
+        here = sorted((run for run, _ in members), key=lambda run: run.seed)
+        label = here[0].label or make_label(here[0].memory, distinct)
+        taken = {setting.label for setting in settings}
+        more = (f"{label} #{k}" for k in range(2, len(groups) + 2))
+        names = chain([label, f"{label} ({here[0].folder.name})"], more)
+        unique = next(name for name in names if name not in taken)
+        place = len(settings)
+        settings.append(
+            Setting(number + place, place, runs[0].env_id, here[0].memory, unique, distinct, here)
+        )
+    # One measure for all: an evaluation is not set against the episodes of training.
+    ended = [setting for setting in settings if setting.finished]
+    if not all(len(setting.values("eval_return_mean")) for setting in ended):
+        for setting in settings:
+            setting.metric = "train_return_mean"
+    return settings
+
+
+def _order(members: list[tuple[Run, dict[str, Any]]]) -> tuple:
+    run, distinct = members[0]
+    values = [_natural(value) for _, value in sorted(distinct.items())]
+    return (run.external is not None, run.memory, run.label or "", len(values), values)
+
+
+def _natural(value: Any) -> tuple[int, float, str]:
+    """Numbers and sizes by their size, then the rest by name."""
+    if isinstance(value, int | float):
+        return 0, value, ""
+    try:
+        return 0, parse_bytes(value), ""
+    except ValueError:
+        return 1, 0, str(value)
+
+
+def _by_number(name: str) -> list[tuple[str, int]]:
+    """A key that sorts names with numbers in them: `bits=5` before `bits=15`."""
+    return [(text, int(part or 0)) for text, part in re.findall(r"(\D*)(\d*)", name)]
+
+
+def distinctions(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """Of each run of one environment, the keys and values that other settings do not share.
+
+    A key that belongs to one kind of memory counts among the runs of that memory only: that PER
+    has an exponent and uniform replay has none is said by their names.
+    """
+    flat = [_decisive(run) if run.external is None else {} for run in runs]
+    names = [s.get("memory.name") for s in flat]
+    inside: dict[Any, set[str]] = {}
+    for name in set(names):
+        group = [s for s, n in zip(flat, names, strict=True) if n == name]
+        inside[name] = _varying(group)
+    ours = [s for s, run in zip(flat, runs, strict=True) if run.external is None]
+    # Only keys that every memory has can tell memories apart.
+    common = set.intersection(*(set(s) for s in ours)) if ours else set()
+    between = {
+        key
+        for key in _varying([{k: s[k] for k in common} for s in ours])
+        if not key.startswith("memory.") or key in SHARED
+    }
+    if len({s["memory.storage.kind"] for s in ours if "memory.storage.kind" in s} - {"map"}) < 2:
+        between.discard("memory.storage.kind")
+    return [
+        {
+            key: s[key]
+            for key in sorted(inside[name] | between)
+            if key in s and (key, s[key]) != ("memory.storage.kind", "map")
+        }
+        for s, name in zip(flat, names, strict=True)
+    ]
+
+
+def _varying(configs: Sequence[dict[str, Any]]) -> set[str]:
+    """Keys that have several values, or that some lack."""
+    keys = set().union(*configs) if configs else set()
+    return {k for k in keys if len({str(c.get(k, "absent")) for c in configs}) > 1}
+
+
+def make_label(memory: str, distinct: dict[str, Any]) -> str:
+    """`gwr, activation 0.7`: the memory and what sets it apart, with the keys' last parts."""
+    last = [key.rpartition(".")[2] for key in distinct]
+    parts = [memory]
+    for key, value in distinct.items():
+        short = key.rpartition(".")[2]
+        if short in ("kind", "name") or last.count(short) > 1:
+            short = " ".join(key.split(".")[-2:])
+            short = short.removesuffix(" kind").removesuffix(" name")
+        if key == "memory.budget" and value is not None:
+            value = readable_bytes(value) if isinstance(value, int) else value
+        parts.append(f"{short} {'none' if value is None else value}")
+    return ", ".join(parts)

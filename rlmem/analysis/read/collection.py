@@ -1,0 +1,109 @@
+"""All runs below some folders, and what their reader should know; no broken file ends it."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rlmem.analysis.read.external import read_external
+from rlmem.analysis.read.runs import Run, find_runs, read_run
+from rlmem.analysis.read.sweeps import SweepFiles
+
+
+@dataclass
+class Collection:
+    """Runs, and what was found beside them.
+
+    Attributes:
+        left_out: (path, reason) of what does not count in the means.
+        notes: what the reader of a comparison should know.
+    """
+
+    runs: list[Run] = field(default_factory=list)
+    left_out: list[tuple[str, str]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def collect(
+    folders: Sequence[Path], external: Sequence[Path] = (), recorded: Sequence[Run] = ()
+) -> Collection:
+    """Everything that can be read below the folders, each run once, and a study's record."""
+    found = Collection([*recorded])
+    seen: set[Path] = set()
+    for folder in folders:
+        for run_dir in find_runs(folder):
+            if (resolved := run_dir.resolve()) in seen:
+                continue
+            seen.add(resolved)
+            try:
+                found.runs.append(read_run(run_dir))
+            except ValueError as error:
+                found.left_out.append((str(run_dir), str(error)))
+    for sweep in sorted({sweep for folder in folders for sweep in _sweeps(folder)}):
+        _add_unstarted(found, sweep)
+    environments = {run.env_id for run in found.runs}
+    default = environments.pop() if len(environments) == 1 else None
+    for path in external:
+        try:
+            found.runs += read_external(path, default)
+        except ValueError as error:
+            found.left_out.append((str(path), str(error)))
+    _note(found)
+    return found
+
+
+def _sweeps(folder: Path) -> Iterator[Path]:
+    """A folder and those up to two levels below that hold a sweep."""
+    for pattern in ("sweep.json", "*/sweep.json", "*/*/sweep.json"):
+        yield from (path.parent.resolve() for path in folder.glob(pattern))
+
+
+def _add_unstarted(found: Collection, folder: Path) -> None:
+    """The jobs that a sweep was asked for and that left no run."""
+    files = SweepFiles(folder)
+    planned = files.plan().jobs
+    unstarted = [
+        files.job(name, overrides)
+        for name, overrides in planned.items()
+        if not (folder / name / "config.yaml").exists()
+    ]
+    failed = [job for job in unstarted if job.state == "failed"]
+    found.left_out += [(str(folder / job.name), f"failed: {job.error}") for job in failed]
+    if missing := len(unstarted) - len(failed):
+        found.notes.append(f"{folder}: {missing} of {len(planned)} jobs have not started")
+
+
+def _note(found: Collection) -> None:
+    """What makes a comparison less than clean."""
+    ours = [run for run in found.runs if run.external is None]
+    for status in ("failed", "interrupted", "no summary"):
+        runs = [run for run in ours if run.status == status]
+        for run in runs:
+            reason = {"no summary": "has not ended: no summary.json"}.get(status, status)
+            error = run.summary.get("error")
+            found.left_out.append((str(run.folder), f"{reason}: {error}" if error else reason))
+    for name in ("rlmem", "torch", "gymnasium", "ale_py"):
+        listed = [run.summary.get("versions") for run in ours]
+        versions = {str(part.get(name)) for part in listed if isinstance(part, dict)}
+        if len(versions) > 1:
+            found.notes.append(f"runs of several versions of {name}: {', '.join(sorted(versions))}")
+    commits = {str(run.summary.get("git_commit"))[:9] for run in ours if run.summary}
+    if len(commits) > 1:
+        found.notes.append(f"runs of {len(commits)} commits of rlmem")
+    if lost := sum(_ended(run) and not len(run.curves["env_steps"]) for run in ours):
+        found.notes.append(
+            f"no curves and times of {_several(lost)}: their metrics.csv is not there any more"
+        )
+    for env_id in sorted({run.env_id for run in found.runs}):
+        steps = {int(r.number("env_steps")) for r in ours if _ended(r) and r.env_id == env_id}
+        if len(steps) > 1:
+            shown = ", ".join(f"{s:,}" for s in sorted(steps))
+            found.notes.append(f"{env_id}: runs of different lengths ({shown} env steps)")
+
+
+def _several(count: int) -> str:
+    return "1 run" if count == 1 else f"{count:,} runs"
+
+
+def _ended(run: Run) -> bool:
+    by_episodes = run.config.get("trainer.max_episodes")
+    return run.status == "finished" and run.number("env_steps") > 0 and not by_episodes

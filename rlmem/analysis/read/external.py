@@ -1,0 +1,63 @@
+"""Curves of other programs, read from CSV files beside the runs."""
+
+import math
+from pathlib import Path
+
+from rlmem.analysis.read.runs import Run, curves_of, means_of
+
+COLUMNS = ("env_steps", "return", "bytes", "seed", "label")
+
+
+def read_external(path: Path, default_env: str | None) -> list[Run]:
+    """Curves of other programs: a CSV file with env_steps, return, bytes, seed, label[, env_id].
+
+    Args:
+        default_env: environment of rows without `env_id`.
+
+    Raises:
+        ValueError: what the file lacks.
+    """
+    import pandas as pd
+
+    try:
+        text = pd.read_csv(path, dtype=str, encoding_errors="replace", keep_default_na=False)
+    except (OSError, ValueError) as error:  # pandas' own errors are ValueErrors
+        raise ValueError(f"cannot be read ({' '.join(str(error).split())})") from None
+    missing = [name for name in COLUMNS if name not in text]
+    if missing:
+        raise ValueError(f"has no column {', '.join(missing)}; it needs {', '.join(COLUMNS)}")
+    if "env_id" not in text and default_env is None:
+        raise ValueError("has no column env_id, and the runs are of several environments")
+    curves: dict[tuple[str, str, str], list[tuple[float, float, float]]] = {}
+    for line, row in enumerate(text.to_dict("records"), start=2):
+        try:
+            point = float(row["env_steps"]), float(row["return"]), float(row["bytes"] or "nan")
+        except ValueError:
+            raise ValueError(f"line {line} holds something that is no number") from None
+        if not (all(map(math.isfinite, point[:2])) and row["label"] and row["seed"]):
+            raise ValueError(f"line {line} is not complete")
+        key = (row.get("env_id") or default_env or "", row["label"], row["seed"])
+        curves.setdefault(key, []).append(point)
+    if not curves:
+        raise ValueError("holds no line")
+    return [_run(path, *key, sorted(points)) for key, points in curves.items()]
+
+
+def _run(
+    path: Path, env_id: str, label: str, seed: str, points: list[tuple[float, float, float]]
+) -> Run:
+    import pandas as pd
+
+    names = ["env_steps", "train_return_mean", "memory_bytes"]
+    table = pd.DataFrame(points, columns=pd.Index(names))
+    summary = {
+        "status": "finished",
+        "env_id": env_id,
+        "env_steps": int(points[-1][0]),
+        "train_return_mean": points[-1][1],
+        "eval_return_mean": points[-1][1],
+        "memory_bytes_peak": max((size for *_, size in points if size == size), default=None),
+    }
+    number = int(seed) if seed.strip().isdigit() else 0
+    config = {"seed": number, "env.name": env_id, "memory.name": label}
+    return Run(path, config, summary, curves_of(table), means_of(table), external=label)

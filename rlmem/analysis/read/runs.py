@@ -1,0 +1,233 @@
+"""What a run left: configuration, summary, curves. Broken settings and lines are left out."""
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from rlmem.analysis.read.sweeps import load_yaml
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
+# What is drawn of metrics.csv, over env steps.
+CURVES = ("env_steps", "frames", "seconds", "train_return_mean", "memory_bytes")
+POINTS = 100  # of a run's curves at most
+NUMBERS = (  # of a run, in every table of runs
+    "env_steps",
+    "grad_steps",
+    "eval_return_mean",
+    "train_return_mean",
+    "return_over_run",
+    "human_normalized_score",
+    "memory_bytes",
+    "memory_bytes_peak",
+    "memory_entries",
+    "transitions_seen",
+    "bytes_per_transition",
+    "peak_rss_bytes",
+    "env_steps_per_second",
+    "wall_seconds",
+    "cpu_seconds",
+)
+OVER_RUN = "return_over_run"
+SUCCESS = "eval_success_rate"  # of environments with goals
+# Microseconds of the memory, and what each is an average over.
+TIMES = {"insert_us": "env_steps", "sample_us": "grad_steps"}
+NOT_RUNS = {"checkpoints", "wandb", "videos", "report"}  # unless they are runs themselves
+
+
+@dataclass
+class Run:
+    """One run as it lies on disk, or as a study's record has it.
+
+    Attributes:
+        config: resolved configuration, flat: `memory.capacity`; lists as text.
+        summary: content of summary.json, {} if the run has not ended.
+        curves: column of metrics.csv -> float32 [points], at most POINTS, NaN where a setting is
+            empty; always with all of CURVES.
+        means: over the run, of all rows of metrics.csv: each column's mean, TIMES weighted by what
+            they are of, and `return_over_run`.
+        external: label of a curve that comes from a CSV file of somebody else.
+    """
+
+    folder: Path
+    config: dict[str, Any]
+    summary: dict[str, Any]
+    curves: dict[str, "np.ndarray"]
+    means: dict[str, float] = field(default_factory=dict)
+    overrides: list[str] = field(default_factory=list)
+    external: str | None = None
+
+    @property
+    def status(self) -> str:
+        """finished, failed, interrupted, or `no summary` (running, or killed)."""
+        return str(self.summary.get("status", "no summary"))
+
+    @property
+    def env_id(self) -> str:
+        """The environment's name, and its own arguments: with others it is another task."""
+        get, own = self.config.get, "env.kwargs."
+        name = str(self.summary.get("env_id") or get("env.id") or get("env.name"))
+        given = {key[len(own) :]: value for key, value in self.config.items() if key[:11] == own}
+        return ", ".join([name, *(f"{key}={value}" for key, value in given.items())])
+
+    @property
+    def seed(self) -> int:
+        return int(self.config["seed"])
+
+    @property
+    def label(self) -> str | None:
+        """Name that its user gave the setting."""
+        label = self.config.get("label")
+        return None if label is None else str(label)
+
+    @property
+    def memory(self) -> str:
+        """Name of its memory."""
+        return str(self.config.get("memory.name"))
+
+    def number(self, name: str) -> float:
+        """A number of the summary, `return_over_run` or one of TIMES; NaN if there is none."""
+        values = self.means if name == OVER_RUN or name in TIMES else self.summary
+        value = values.get(name)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return float("nan")
+        return float(value) if abs(value) < 1e300 else float("nan")
+
+
+def find_runs(folder: Path) -> Iterator[Path]:
+    """Run directories (they hold a config.yaml) below a folder, or the folder itself; sorted."""
+    for path, folders, files in os.walk(folder):
+        if "config.yaml" in files:
+            folders.clear()
+            yield Path(path)
+        folders[:] = sorted(
+            name
+            for name in folders
+            if name[0] != "." and (name not in NOT_RUNS or Path(path, name, "config.yaml").exists())
+        )
+
+
+def read_run(folder: Path) -> Run:
+    """Read one run directory.
+
+    Raises:
+        ValueError: the configuration or the summary cannot be read; says which and why.
+    """
+    config = _mapping(folder / "config.yaml", load_yaml)
+    if not isinstance(config.get("seed"), int) or not all(
+        isinstance(config.get(part), dict) for part in ("memory", "env")
+    ):
+        raise ValueError("config.yaml is no configuration of a run (seed, memory, env)")
+    summary = {}
+    if (folder / "summary.json").exists():
+        summary = _mapping(folder / "summary.json", json.loads)
+    overrides: Any = []
+    with contextlib.suppress(OSError, ValueError, yaml.YAMLError):  # absent without command line
+        overrides = load_yaml((folder / "overrides.yaml").read_text())
+    table = read_table(folder / "metrics.csv")
+    return Run(
+        folder,
+        flatten(config),
+        summary,
+        curves_of(table),
+        means_of(table),
+        [str(o) for o in overrides] if isinstance(overrides, list) else [],
+    )
+
+
+def flatten(node: Any, prefix: str = "") -> dict[str, Any]:
+    """Nested mappings as one, keys joined by dots; lists as text."""
+    if not isinstance(node, dict):
+        return {prefix[:-1]: node if isinstance(node, str | int | float | None) else str(node)}
+    flat: dict[str, Any] = {}
+    for key, value in node.items():
+        flat |= flatten(value, f"{prefix}{key}.")
+    return flat
+
+
+def _mapping(path: Path, parse: Any) -> dict[str, Any]:
+    try:
+        content = parse(path.read_text())
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+        reason = " ".join(str(error).split())[:120]
+        raise ValueError(f"{path.name} cannot be read ({reason})") from None
+    if not isinstance(content, dict):
+        raise ValueError(f"{path.name} holds no mapping")
+    return content
+
+
+def read_table(path: Path) -> "pd.DataFrame":
+    """The rows of a CSV file that have a number of env steps; settings without a number are NaN.
+
+    A last line without its end was cut off while it was written, and is left out. No file, or none
+    with env steps, is a table without rows.
+    """
+    import io
+
+    import pandas as pd
+
+    nothing = pd.DataFrame({"env_steps": []}, dtype="float64")
+    try:
+        text = path.read_text(errors="replace").replace("\0", "")
+        whole = io.StringIO(text[: text.rfind("\n") + 1])
+        table = pd.read_csv(whole, on_bad_lines="skip", index_col=False)
+    except (OSError, ValueError):  # pandas' own errors are ValueErrors
+        return nothing
+    if "env_steps" not in table:
+        return nothing
+    columns = {name: pd.to_numeric(table[name], errors="coerce") for name in table.columns}
+    table = pd.DataFrame(columns, dtype="float64")
+    return table.dropna(subset=["env_steps"]).reset_index(drop=True)
+
+
+def curves_of(table: "pd.DataFrame") -> dict[str, "np.ndarray"]:
+    """The columns that are drawn, in at most POINTS rows evenly spaced from first to last."""
+    import numpy as np
+
+    kept = np.unique(np.linspace(0, len(table) - 1, min(len(table), POINTS)).round().astype(int))
+    thinned = table.reindex(columns=CURVES).iloc[kept]
+    return {name: thinned[name].to_numpy(np.float32) for name in CURVES}
+
+
+def means_of(table: "pd.DataFrame") -> dict[str, float]:
+    """Each column's mean over its rows, TIMES as means of steps and updates, and OVER_RUN."""
+    means = table.drop(columns=["env_steps", *TIMES], errors="ignore").mean().to_dict()
+    means |= {name: mean_time(table, name, of) for name, of in TIMES.items()}
+    means[OVER_RUN] = return_over_run(table)
+    return {name: float(value) for name, value in means.items() if value == value}
+
+
+def mean_time(table: "pd.DataFrame", name: str, of: str) -> float:
+    """Mean of a time over what it is of: a row counts as often as steps or updates were made in it.
+
+    The first row that has the time is left out: code is compiled and caches are filled in it.
+    """
+    if name not in table or of not in table:
+        return float("nan")
+    rows = table.assign(made=table[of].diff()).dropna(subset=[name]).iloc[1:]
+    made = float(rows["made"].sum())
+    return float((rows[name] * rows["made"]).sum()) / made if made > 0 else float("nan")
+
+
+def return_over_run(table: "pd.DataFrame") -> float:
+    """Mean over env steps of the learning curve: the area under it by its length.
+
+    The curve is the mean return of the last 100 training episodes. Where a final return tells
+    what was known in the end, this tells how soon, and what was forgotten on the way.
+    """
+    import numpy as np
+
+    if "train_return_mean" not in table:
+        return float("nan")
+    x, y = table[["env_steps", "train_return_mean"]].dropna().to_numpy().T
+    if len(x) < 2 or x[-1] <= x[0]:
+        return float("nan")
+    return float(np.trapezoid(y, x) / (x[-1] - x[0]))

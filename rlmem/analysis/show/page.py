@@ -1,0 +1,152 @@
+"""Pages: one HTML file each that needs nothing else, made of Jinja templates."""
+
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from rlmem.analysis.compare.settings import Setting, any_goals
+from rlmem.analysis.show.effects import effect_sections
+from rlmem.analysis.show.section import Section
+from rlmem.analysis.show.tables import columns_of
+from rlmem.units import number
+
+if TYPE_CHECKING:
+    from rlmem.analysis.show.report import Report
+
+NO_OVERRIDE = ("seed=", "hydra", "paths.", "resume=", "hparams_search=", "objective")
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure of a page; its files are figures/NAME.png and figures/NAME.svg."""
+
+    env_id: str  # "": of no environment alone
+    name: str
+    caption: str
+    svg: Markup
+
+
+def drawing(env_id: str, name: str, caption: str, svg: str) -> Drawing:
+    """A figure from matplotlib's SVG: as wide as the page, its ids made unique in the page."""
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
+    svg = re.sub(r'\bid="(?:c(\d+)-)?', lambda found: _identity(name, found[1]), svg)
+    svg = re.sub(r'(url\(#|href="#)', lambda found: f"{found[1]}{name}-", svg)
+    return Drawing(env_id, name, caption, Markup(svg))  # matplotlib has escaped its texts
+
+
+def _identity(name: str, setting: str | None) -> str:
+    if setting is None:
+        return f'id="{name}-'
+    return f'data-setting="{setting}" id="{name}-c{setting}-'
+
+
+def _render(template: str, **values: Any) -> str:
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=lambda name: name is not None and name.endswith(".j2"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template(template).render(**values)
+
+
+def write_page(
+    path: Path,
+    title: str,
+    findings: Markup,
+    sections: Sequence[Section],
+    figures: Sequence[Drawing],
+) -> None:
+    """Write a page of findings and sections, such as that of a study with code of its own."""
+    page = _render(
+        "page.html.j2", title=title, findings=findings, sections=sections, figures=figures
+    )
+    path.write_text(page, encoding="utf-8")
+
+
+def write_report_page(report: "Report", path: Path) -> None:
+    """Write a report's index.html."""
+    settings, goals = report.settings, any_goals(report.settings)
+    environments = list(dict.fromkeys(setting.env_id for setting in settings))
+    own = {name for section in report.sections for name in section.figures}
+    page = _render(
+        "report.html.j2",
+        title=_title(report, len(environments)),
+        report=report,
+        notes=[*report.collection.notes, *_few_seeds(settings)],
+        left_out=report.collection.left_out,
+        environments=environments,
+        rows=[(setting, columns_of(setting, goals)) for setting in settings],
+        effects={
+            env_id: effect_sections([e for e in report.effects if e.env_id == env_id])
+            for env_id in environments
+        },
+        across=[d for d in report.figures if not d.env_id and d.name not in own],
+        files=[f"{name}.csv" for name in report.tables],
+        commands=commands,
+        versions=versions,
+        several=several,
+        number=number,
+    )
+    path.write_text(page, encoding="utf-8")
+
+
+def several(count: int, noun: str) -> str:
+    return f"{count} {noun}" + ("" if count == 1 else "s")
+
+
+def _title(report: "Report", environments: int) -> str:
+    finished = sum(len(setting.finished) for setting in report.settings)
+    unfinished = len(report.collection.runs) - finished
+    return (
+        (f"{report.title}: " if report.title else "")
+        + f"{finished} runs of {len(report.settings)} settings on "
+        + several(environments, "environment")
+        + (f" ({unfinished} not finished)" if unfinished else "")
+    )
+
+
+def _few_seeds(settings: Sequence[Setting]) -> list[str]:
+    fewest = min((len(s.returns) for s in settings if len(s.returns)), default=5)
+    if fewest >= 5:
+        return []
+    more = "no interval is drawn there" if fewest == 1 else "read the intervals with care"
+    return [f"some settings have {several(fewest, 'seed')} only: {more}"]
+
+
+def commands(setting: Setting) -> list[str]:
+    """The commands that make the setting's runs, one for each set of overrides."""
+    seeds: dict[tuple[str, ...], list[int]] = {}
+    for run in setting.runs:
+        overrides = tuple(o for o in run.overrides if not o.startswith(NO_OVERRIDE))
+        seeds.setdefault(overrides, []).append(run.seed)
+    lines = []
+    for overrides, numbers in seeds.items():
+        chosen = ",".join(map(str, dict.fromkeys(numbers)))
+        sweep = ["-m"] if "," in chosen else []
+        lines.append(shlex.join(["python", "train.py", *sweep, *overrides, f"seed={chosen}"]))
+    return lines
+
+
+def versions(setting: Setting) -> list[str]:
+    """What the runs were made with, a line for each set of versions."""
+    return sorted({_versions(run.summary) for run in setting.runs if run.summary} - {""})
+
+
+def _versions(summary: dict[str, Any]) -> str:
+    versions = summary.get("versions")
+    if not isinstance(versions, dict):
+        return ""
+    commit = str(summary.get("git_commit") or "")
+    named = ", ".join(f"{name} {version}" for name, version in versions.items())
+    return named + (
+        f", commit {commit[:9]}{'-dirty' if 'dirty' in commit else ''}" if commit else ""
+    )

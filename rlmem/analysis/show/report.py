@@ -1,0 +1,252 @@
+"""A report of runs: tables, figures and one page. Reads the runs' files only."""
+
+import re
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from markupsafe import Markup
+
+from rlmem.analysis.compare.baselines import Comparison, compare
+from rlmem.analysis.compare.settings import Setting, make_settings
+from rlmem.analysis.compare.thresholds import Effects, threshold_effects, threshold_grids
+from rlmem.analysis.read.collection import Collection, collect
+from rlmem.analysis.read.runs import Run
+from rlmem.analysis.show.effects import effects_table
+from rlmem.analysis.show.findings import findings_html
+from rlmem.analysis.show.page import Drawing, drawing, write_report_page
+from rlmem.analysis.show.section import Section
+from rlmem.analysis.show.tables import baselines_table, readable, results_table, summary_table
+from rlmem.errors import UserError
+
+OURS = "<title>rlmem: "  # in the head of a page
+# What a page links to beside itself: its own tables and figures.
+OWN_FILE = re.compile(r'href="((?:figures/[\w.=-]+\.(?:png|svg))|[\w-]+\.csv)"')
+
+
+@dataclass
+class Report:
+    """What a report shows.
+
+    Attributes:
+        figures: in the order of the page.
+        findings: HTML that opens the page.
+        effects: of the thresholds, for each grid of both.
+        sections: above the environments.
+        tables: name -> content of NAME.csv.
+    """
+
+    sources: list[str]
+    collection: Collection
+    settings: list[Setting]
+    title: str = ""
+    figures: list[Drawing] = field(default_factory=list)
+    findings: Markup = field(default_factory=Markup)
+    effects: list[Effects] = field(default_factory=list)
+    sections: list[Section] = field(default_factory=list)
+    tables: dict[str, pd.DataFrame] = field(default_factory=dict)
+
+
+def write_report(
+    folders: Sequence[Path],
+    out: Path,
+    external: Sequence[Path] = (),
+    recorded: Sequence[Run] = (),
+    notes: Sequence[str] = (),
+    title: str = "",
+    findings: Path | None = None,
+    against: Mapping[str, Sequence[str]] | None = None,
+    more: Callable[[Sequence[Setting]], Section] | None = None,
+) -> Report:
+    """Compare all runs below some folders and write results.csv, summary.csv, figures, index.html.
+
+    A grid of both thresholds adds effects.csv, baselines add baselines.csv.
+
+    Args:
+        folders: of sweeps or runs.
+        out: folder that the report is written into; an older report there is replaced.
+        external: CSV files of other programs' curves (docs/comparing.md).
+        recorded: runs of a study that lie in no folder here.
+        notes: further lines for the reader.
+        title: of the page, before what is counted.
+        findings: Markdown file that opens the page.
+        against: label of a setting -> labels of its baselines.
+        more: a section of the study's own, made of the settings.
+
+    Raises:
+        UserError: a folder is missing, nothing there is a run, or a package is missing.
+    """
+    for key, paths in (("sweep", folders), ("external", external)):
+        for path in paths:
+            if not path.exists():
+                raise UserError(f"{key}={path}: there is no such folder or file")
+    older = out / "index.html"
+    if older.exists() and OURS not in older.read_text(errors="replace")[:1000]:
+        raise UserError(f"out={out}: holds an index.html that is no report; give another folder")
+    collection = collect(folders, external, recorded)
+    collection.notes += notes
+    if not collection.runs:
+        named = ", ".join(map(str, folders))
+        broken = f"; {len(collection.left_out)} could not be read" if collection.left_out else ""
+        raise UserError(
+            f"sweep={named}: no run there (a run directory has a config.yaml){broken}; give a "
+            "folder that train.py wrote, such as sweep=multirun/2026-01-01_12-00-00"
+        )
+    sources = [str(path) for path in [*folders, *external]]
+    sources += [f"{len(recorded)} recorded runs"] if recorded else []
+    settings = make_settings(collection.runs)
+    report = Report(sources, collection, settings, title, effects=_effects(settings))
+    report.findings = findings_html(findings) if findings else Markup()
+    report.sections = _sections(settings, against or {}, more)
+    report.tables = {"results": results_table(settings), "summary": summary_table(settings)}
+    if report.effects:
+        report.tables["effects"] = effects_table(report.effects)
+    for section in report.sections:
+        report.tables |= section.files
+    _note_uncounted(report)
+    try:
+        _write(report, out)
+    except OSError as error:
+        raise UserError(f"out={out}: cannot write there ({error.strerror or error})") from None
+    return report
+
+
+def _write(report: Report, out: Path) -> None:
+    """Write all files beside an older report's, and then put them in the place of those."""
+    out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=out) as folder:
+        fresh = Path(folder)
+        (fresh / "figures").mkdir()
+        for name, table in report.tables.items():
+            table.to_csv(fresh / f"{name}.csv", index=False)
+        report.figures = draw(report.settings, report.sections, fresh / "figures")
+        write_report_page(report, fresh / "index.html")
+        remove_report(out)
+        (out / "figures").mkdir(exist_ok=True)
+        for path in sorted(fresh.rglob("*.*")):
+            path.replace(out / path.relative_to(fresh))
+
+
+def remove_report(out: Path) -> None:
+    """Remove an older report's files; whatever else lies there stays."""
+    page = out / "index.html"
+    if page.exists():
+        for name in set(OWN_FILE.findall(page.read_text(errors="replace"))):
+            (out / name).unlink(missing_ok=True)
+
+
+def _effects(settings: Sequence[Setting]) -> list[Effects]:
+    """Those of all grids of all environments."""
+    return [
+        effects
+        for env_id in dict.fromkeys(setting.env_id for setting in settings)
+        for label, grid in threshold_grids([s for s in settings if s.env_id == env_id]).items()
+        for effects in threshold_effects(env_id, label, grid)
+    ]
+
+
+def _sections(
+    settings: Sequence[Setting],
+    against: Mapping[str, Sequence[str]],
+    more: Callable[[Sequence[Setting]], Section] | None,
+) -> list[Section]:
+    comparisons = compare(settings, against)
+    sections = [_baselines(comparisons)] if comparisons else []
+    return [*sections, more(settings)] if more else sections
+
+
+def _baselines(comparisons: Sequence[Comparison]) -> Section:
+    """What each setting gains and costs against its baselines."""
+    rows = []
+    for compared in comparisons:
+        setting, baseline = compared.setting, compared.baseline
+        row = {"environment": setting.env_id, "setting": setting.label, "baseline": baseline.label}
+        row["seeds"] = f"{len(setting.finished)} and {len(baseline.finished)}"
+        heads = ("return", "last training", "over the run")
+        for head, estimate in zip(heads, compared.differences.values(), strict=True):
+            row[f"{head}, above it [95 %]"] = readable(estimate)
+        heads = ("bytes", "entries", "CPU seconds")
+        row |= dict(zip(heads, map(_ratio, compared.ratios.values()), strict=True))
+        rows.append(row)
+    text = (
+        "Returns: differences of means, final, of the last 100 training episodes and over the run. "
+        "The rest: means over those of the baseline; below 1 it takes less. An interval needs two "
+        "seeds of both."
+    )
+    words = ("environment", "setting", "baseline")
+    files = {"baselines": baselines_table(comparisons)}
+    return Section("Against the baselines", text, pd.DataFrame(rows), words, files=files)
+
+
+def _ratio(value: float) -> str:
+    """`0.42 (-58 %)`"""
+    if not np.isfinite(value):
+        return "-"
+    return f"{value:,.3g} ({100 * (value - 1):+,.0f} %)"
+
+
+def _note_uncounted(report: Report) -> None:
+    """Finished runs that have no return, and seeds that a setting has more than once."""
+    found = report.collection
+    for setting in report.settings:
+        reason = f"finished, but has no {setting.metric}"
+        found.left_out += [
+            (str(run.folder), reason)
+            for run in setting.finished
+            if not np.isfinite(run.number(setting.metric))
+        ]
+        seeds = [run.seed for run in setting.finished]
+        twice = sorted({str(seed) for seed in seeds if seeds.count(seed) > 1})
+        if twice:
+            found.notes.append(
+                f"{setting.env_id}, {setting.label}: seed {', '.join(twice)} more than once"
+            )
+
+
+def draw(settings: Sequence[Setting], sections: Sequence[Section], folder: Path) -> list[Drawing]:
+    """Draw and save all figures that the settings and sections give.
+
+    Raises:
+        UserError: matplotlib is missing.
+    """
+    try:
+        from rlmem.analysis.show import figures
+        from rlmem.analysis.show.heatmaps import heatmaps
+    except ImportError:
+        raise UserError("mode=report needs matplotlib: pip install 'rlmem[plot]'") from None
+    drawn: list[Drawing] = []
+
+    def keep(env_id: str, name: str, caption: str, figure: Any) -> None:
+        if figure is not None:
+            file = re.sub(r"[^\w.-]+", "-", f"{name}-{env_id}".strip("-"))[:80]
+            taken = {other.name for other in drawn}
+            names = chain([file], (f"{file}-{k}" for k in range(2, len(drawn) + 3)))
+            file = next(name for name in names if name not in taken)
+            drawn.append(drawing(env_id, file, caption, figures.save(figure, folder, file)))
+
+    for env_id in dict.fromkeys(setting.env_id for setting in settings):
+        here = [setting for setting in settings if setting.env_id == env_id]
+        keep(env_id, "bytes", "Return against bytes", figures.return_against_bytes(here))
+        keep(env_id, "curves", "Learning curves and bytes held", figures.curves(here))
+        keep(env_id, "times", "Time of the memory", figures.times(here))
+        for label, grid in threshold_grids(here).items():
+            keep(env_id, f"thresholds-{label}", "The two thresholds", heatmaps(grid))
+    by_label: dict[str, dict[str, Setting]] = {}
+    scores: dict[str, list[np.ndarray]] = {}
+    for setting in settings:
+        if len(setting.returns):
+            by_label.setdefault(setting.label, {})[setting.env_id] = setting
+        if len(normalized := setting.values("human_normalized_score")):
+            scores.setdefault(setting.label, []).append(normalized)
+    caption = "Probability of improvement, over all environments that two settings share"
+    keep("", "improvement", caption, figures.improvement(by_label))
+    keep("", "profiles", "Performance profiles", figures.profiles(scores))
+    for section in sections:
+        for name, (caption, figure) in section.figures.items():
+            keep("", name, caption, figure)
+    return drawn

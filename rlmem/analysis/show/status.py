@@ -1,0 +1,200 @@
+"""How far a sweep has come: what is done, runs, failed and is missing, and what is left to do."""
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from rlmem.analysis.read.sweeps import STATES, SweepFiles, SweepJob
+from rlmem.errors import UserError
+from rlmem.units import readable_bytes, readable_seconds
+
+# Overrides that make no difference to how long a job takes.
+NO_DIFFERENCE = ("seed=", "label=", "log.", "logger", "debug=", "resume=")
+WIDTH, LISTED, BINS, BAR = 100, 20, 8, 40
+_MEANING = {
+    "interrupted": "the same command goes on with them",
+    "failed": "the same command runs them again",
+    "missing": "not started",
+}
+
+
+@dataclass
+class SweepStatus:
+    """A sweep's jobs and what can be said of the rest.
+
+    Attributes:
+        undrawn: trials that a search was asked for and that have not started.
+        at_once: jobs that run at the same time.
+        damaged: (file, reason) of what could not be read.
+    """
+
+    folder: Path
+    jobs: list[SweepJob]
+    undrawn: int
+    at_once: int
+    damaged: list[tuple[str, str]]
+
+    def of(self, state: str) -> list[SweepJob]:
+        """The jobs in a state."""
+        return [job for job in self.jobs if job.state == state]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Jobs by state; trials that have not started are missing."""
+        found = {state: len(self.of(state)) for state in STATES}
+        found["missing"] += self.undrawn
+        return found
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Expected time until every job is done, failed ones too; None as long as nothing says."""
+        expected = _expected_seconds(self.jobs)
+        left = [expected(job) * (1 - job.share) for job in self.jobs if job.state != "done"]
+        left += [expected(None)] * self.undrawn
+        if any(math.isnan(seconds) for seconds in left):
+            return None
+        # No shorter than the longest job, and no shorter than the work shared evenly.
+        return max([sum(left) / self.at_once, *left], default=0.0)
+
+
+def read_status(sweep: Path) -> SweepStatus:
+    """Read where a sweep stands. Broken files are noted, they do no harm.
+
+    Args:
+        sweep: its folder, as hydra.sweep.dir named it.
+
+    Raises:
+        UserError: it is not the folder of a sweep.
+    """
+    files = SweepFiles(sweep)
+    plan = files.plan()
+    names = dict.fromkeys([*plan.jobs, *files.job_folders()])
+    if not names and not (sweep / "sweep.json").exists():
+        raise UserError(_no_sweep(sweep))
+    jobs = [files.job(name, plan.jobs.get(name)) for name in names]
+    trials = [job for job in jobs if job.name not in plan.jobs]
+    running = sum(job.state == "running" for job in jobs)
+    return SweepStatus(
+        folder=sweep,
+        jobs=jobs,
+        undrawn=max(0, plan.trials - len(trials)),
+        at_once=running or plan.at_once,
+        damaged=files.damaged,
+    )
+
+
+def _no_sweep(sweep: Path) -> str:
+    if (sweep / "config.yaml").exists():
+        return f"sweep={sweep}: that is one run; give the folder that the sweep's runs lie in"
+    what = "no sweep there" if sweep.is_dir() else "no such folder"
+    return f"sweep={sweep}: {what}; give a sweep's folder, such as sweep=multirun/<date>_<time>"
+
+
+def _expected_seconds(jobs: list[SweepJob]) -> Callable[[SweepJob | None], float]:
+    """How long a job takes as a whole: as the done ones that it shares most overrides with.
+
+    As long as none is done, jobs' own speeds count; without any the answer is NaN.
+    """
+    groups: dict[frozenset[str], list[float]] = defaultdict(list)
+    for job in jobs:
+        if job.state == "done":
+            groups[_setting(job)].append(job.seconds)
+    means = {setting: statistics.fmean(seconds) for setting, seconds in groups.items()}
+    own = [job.seconds / job.share for job in jobs if job.share and job.seconds]
+    typical = statistics.fmean(own) if own else math.nan
+    known: dict[frozenset[str], float] = {}
+
+    def expected(job: SweepJob | None) -> float:
+        if job is None or not means:
+            at_this_speed = job.seconds / job.share if job and job.share else 0.0
+            return at_this_speed or typical
+        setting = _setting(job)
+        if setting not in known:
+            shared = {other: len(setting & other) for other in means}
+            most = max(shared.values())
+            near = [means[other] for other, count in shared.items() if count == most]
+            known[setting] = statistics.fmean(near)
+        return known[setting]
+
+    return expected
+
+
+def _setting(job: SweepJob) -> frozenset[str]:
+    return frozenset(o for o in job.overrides if not o.lstrip("+").startswith(NO_DIFFERENCE))
+
+
+def render_status(status: SweepStatus) -> str:
+    """The status as plain text, at most 100 columns wide."""
+    counts = status.counts
+    lines = [f"{status.folder}: {sum(counts.values()):,} jobs"]
+    for state, count in counts.items():
+        meaning = _MEANING.get(state) if count else None
+        lines.append(f"  {state:<12}{count:>7,}" + (f"   {meaning}" if meaning else ""))
+    lines += _listing("running", [(job.name, _progress(job)) for job in status.of("running")])
+    lines += _listing("failed", [(job.name, str(job.error)) for job in status.of("failed")])
+    lines += _listing("damaged files", status.damaged)
+    done = status.of("done")
+    sizes = [job.memory_bytes for job in done if job.memory_bytes is not None]
+    lines += _histogram("memory, peak", sizes, readable_bytes)
+    lines += _histogram("wall time", [job.seconds for job in done], readable_seconds)
+    if len(done) < sum(counts.values()):
+        lines += ["", _time_left(status)]
+    return "\n".join(_shorten(line, WIDTH) for line in lines)
+
+
+def _progress(job: SweepJob) -> str:
+    if not job.max_env_steps:
+        return f"{job.env_steps:,} env steps"
+    return f"{job.env_steps:,} / {job.max_env_steps:,} env steps ({job.share:.0%})"
+
+
+def _time_left(status: SweepStatus) -> str:
+    left = status.seconds_left
+    if left is None:
+        return "time left: unknown until a job has made some steps"
+    at_once = f"{status.at_once:,} job{'s' if status.at_once > 1 else ''} at once"
+    return f"time left: about {readable_seconds(left)}, {at_once}"
+
+
+def _listing(title: str, entries: list[tuple[str, str]]) -> list[str]:
+    """A title and the first entries: a name, and what is to say of it."""
+    if not entries:
+        return []
+    shown = [(_shorten(name, WIDTH // 2, keep_end=True), text) for name, text in entries[:LISTED]]
+    column = max(len(name) for name, _ in shown)
+    more = [f"  and {len(entries) - LISTED:,} more"] if len(entries) > LISTED else []
+    return ["", f"{title}:", *(f"  {name:<{column}}  {text}" for name, text in shown), *more]
+
+
+def _shorten(text: str, width: int, keep_end: bool = False) -> str:
+    if len(text) <= width:
+        return text
+    return f"...{text[3 - width :]}" if keep_end else f"{text[: width - 3]}..."
+
+
+def _histogram(title: str, values: list[float], readable: Callable[[float], str]) -> list[str]:
+    """Bars of how many values lie where; in equal ratios where they differ by much."""
+    if not values:
+        return []
+    low, high = min(values), max(values)
+    middle = readable(statistics.median(values))
+    lines = ["", f"{title}, {len(values):,} done jobs, median {middle}:"]
+    ratio = low > 0 and high / low > 20
+    scale = (math.log, math.exp) if ratio else (float, float)
+    edges = [scale[1](e) for e in _edges(scale[0](low), scale[0](high), len(values))]
+    counts = [0] * (len(edges) - 1)
+    for value in values:
+        counts[min(sum(value >= edge for edge in edges[1:-1]), len(counts) - 1)] += 1
+    for (start, end), count in zip(pairwise(edges), counts, strict=True):
+        bar = "#" * math.ceil(BAR * count / max(counts))
+        lines.append(f"  {readable(start):>12} to {readable(end):>12}  {bar:<{BAR}} {count:>6,}")
+    return lines
+
+
+def _edges(low: float, high: float, values: int) -> list[float]:
+    bins = min(BINS, values) if high > low else 1
+    return [low + (high - low) * k / bins for k in range(bins + 1)]

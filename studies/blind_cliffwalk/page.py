@@ -1,0 +1,91 @@
+"""The page of the Blind Cliffwalk: a figure and a table of updates."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+
+from rlmem.analysis.show.figures import STYLE, figure, save
+from rlmem.analysis.show.findings import findings_html
+from rlmem.analysis.show.page import drawing, write_page
+from rlmem.analysis.show.section import Section
+
+from .results import BASE, Result, ratios, summarize, transitions
+
+
+def write_cliffwalk(folder: Path, title: str, results: Sequence[Result]) -> None:
+    """Write report/: index.html with findings.md at its top, figures/updates.png and .svg.
+
+    Raises:
+        UserError: a package is missing.
+    """
+    found, out = summarize(results), folder / "report"
+    samplers = _in_order(found)
+    (out / "figures").mkdir(parents=True, exist_ok=True)
+    drawn = draw(found, samplers)
+    caption = "Updates over the size of the memory"
+    section = Section(
+        "Updates until the values are learned, medians over the seeds",
+        table=table(found, samplers),
+        figures={"updates": (caption, drawn)},
+    )
+    svg = save(drawn, out / "figures", "updates")
+    figures = [drawing("", "updates", caption, svg)]
+    findings = findings_html(folder / "findings.md")
+    write_page(out / "index.html", title, findings, [section], figures)
+
+
+def _in_order(found: pd.DataFrame) -> list[str]:
+    """Samplers, uniform replay first and the lower bound last."""
+    names = found.index.get_level_values("sampler").unique()
+    return sorted(names, key=lambda name: (name != BASE, name == "oracle", name))
+
+
+@rc_context(STYLE)
+def draw(found: pd.DataFrame, samplers: Sequence[str]) -> Figure:
+    """Updates over transitions, and uniform replay's over the others' by n."""
+    drawn, axes = figure(10, 4.2, 1, 2)
+    left, right = axes[0]
+    for number, name in enumerate(samplers):
+        updates, colour = found.loc[name], f"C{number}"
+        memory = transitions(updates.index.to_numpy())
+        left.plot(memory, updates["median"], ".-", color=colour, label=name)
+        left.fill_between(memory, updates["low"], updates["high"], color=colour, alpha=0.18, lw=0)
+        over = ratios(found, name)
+        if name not in (BASE, "oracle") and len(over):
+            right.plot(over.index, over, ".-", color=colour, label=name)
+    left.set(xscale="log", yscale="log", xlabel="transitions in the memory", ylabel="updates")
+    for axis in (left.xaxis, left.yaxis):
+        axis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    left.set_title("updates until learned: median, least and most over the seeds")
+    left.legend()
+    right.set(xlabel="states n", ylabel="updates, uniform / sampler", ylim=(0, None))
+    right.set_title("what a sampler saves")
+    if right.lines:
+        right.legend()
+    return drawn
+
+
+def table(found: pd.DataFrame, samplers: Sequence[str]) -> pd.DataFrame:
+    """Median updates as texts, a line for each n."""
+    sizes = sorted(found.index.get_level_values("n").unique())
+    columns = {"n": [str(n) for n in sizes], "transitions": [f"{transitions(n):,}" for n in sizes]}
+    for name in samplers:
+        columns[name] = [_updates(found, name, n) for n in sizes]
+    for name in samplers:
+        over = ratios(found, name)
+        if name != BASE and len(over):
+            texts = [f"{over[n]:,.1f}" if n in over.index else "-" for n in sizes]
+            columns[f"{BASE} / {name}"] = texts
+    return pd.DataFrame(columns)
+
+
+def _updates(found: pd.DataFrame, sampler: str, n: int) -> str:
+    """`1,234`, with what was given up."""
+    if (sampler, n) not in found.index:
+        return "missing"
+    row = found.loc[(sampler, n)]
+    more = f" ({row['given_up']:.0f} given up)" if row["given_up"] else ""
+    return f"{row['median']:,.0f}{more}"

@@ -1,0 +1,211 @@
+"""Which runs belong together, and what a setting is called."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rlmem.analysis.compare.settings import Setting, make_settings
+from rlmem.analysis.read.collection import collect
+from rlmem.analysis.show.figures import curves, return_against_bytes
+from tests.analysis.helpers import make_run
+
+
+def settings_of(folder: Path) -> list[Setting]:
+    return make_settings(collect([folder]).runs)
+
+
+def labels_of(folder: Path) -> list[tuple[str, int]]:
+    return [(setting.label, len(setting.runs)) for setting in settings_of(folder)]
+
+
+def test_seeds_of_a_setting_are_one_cell(tmp_path: Path) -> None:
+    for seed in range(3):
+        for memory in ("uniform", "per"):
+            config = {"log.every": seed, "trainer.rounds": 1 + seed}
+            make_run(tmp_path / f"{memory}{seed}", memory, seed, config=config)
+    assert labels_of(tmp_path) == [("per", 3), ("uniform", 3)]
+
+
+def test_a_curve_of_one_point_has_no_return_over_the_run(tmp_path: Path) -> None:
+    (setting,) = make_settings(collect([make_run(tmp_path / "run", rows=1)]).runs)
+    assert setting.return_over_run is None
+
+
+def test_what_varies_names_the_cells(tmp_path: Path) -> None:
+    for lr in (0.1, 0.01):
+        make_run(tmp_path / f"{lr}", config={"agent.lr": lr})
+    assert labels_of(tmp_path) == [("uniform, lr 0.01", 1), ("uniform, lr 0.1", 1)]
+
+
+def test_thresholds_are_a_setting_of_maps_only(tmp_path: Path) -> None:
+    for activation in (0.7, 0.9):
+        for memory in ("gwr", "per"):
+            config = {"threshold.activation": activation}
+            seed = int(10 * activation)
+            make_run(tmp_path / f"{memory}{activation}", memory, seed, config=config)
+    found = [("gwr, activation 0.7", 1), ("gwr, activation 0.9", 1), ("per", 2)]
+    assert labels_of(tmp_path) == found
+
+
+def test_keys_that_one_memory_has_are_said_by_its_name(tmp_path: Path) -> None:
+    make_run(tmp_path / "a", "per", config={"memory.sampler.alpha": 0.6})
+    make_run(tmp_path / "b", "uniform")
+    make_run(tmp_path / "c", "cer", config={"agent.lr": 0.5})
+    assert labels_of(tmp_path) == [
+        ("cer, lr 0.5", 1),
+        ("per, lr 0.001", 1),
+        ("uniform, lr 0.001", 1),
+    ]
+
+
+def test_budgets_and_storages_tell_memories_apart_in_the_order_of_their_size(
+    tmp_path: Path,
+) -> None:
+    for budget in ("16MiB", "1MiB", "4MiB"):
+        make_run(tmp_path / budget, config={"memory.budget": budget})
+    make_run(tmp_path / "c", "per", config={"memory.storage.kind": "compressed"})
+    labels = [label for label, _ in labels_of(tmp_path)]
+    assert labels == [
+        "per, budget none, storage compressed",
+        "uniform, budget 1MiB, storage frames",
+        "uniform, budget 4MiB, storage frames",
+        "uniform, budget 16MiB, storage frames",
+    ]
+
+
+def test_a_label_makes_runs_one_cell_whatever_else_differs(tmp_path: Path) -> None:
+    for seed in range(2):
+        make_run(
+            tmp_path / f"{seed}", seed=seed, config={"label": "mine", "memory.budget": 100 + seed}
+        )
+    assert labels_of(tmp_path) == [("mine", 2)]
+
+
+def test_environments_are_apart(tmp_path: Path) -> None:
+    make_run(tmp_path / "a", env_id="A", config={"agent.lr": 1.0})
+    make_run(tmp_path / "b", env_id="B", config={"agent.lr": 2.0})
+    assert [(c.env_id, c.label) for c in settings_of(tmp_path)] == [
+        ("A", "uniform"),
+        ("B", "uniform"),
+    ]
+
+
+def test_only_finished_runs_count(tmp_path: Path) -> None:
+    for seed, status in enumerate(["finished", "finished", "failed", "no summary"]):
+        make_run(tmp_path / f"{seed}", seed=seed, status=status, final=10.0 * (seed + 1))
+    (setting,) = settings_of(tmp_path)
+    assert setting.returns.tolist() == [10, 20]
+    assert setting.return_mean is not None
+    assert setting.return_mean.value == 15
+    assert setting.mean("memory_bytes_peak") == 1000
+
+
+def test_one_seed_has_no_interval(tmp_path: Path) -> None:
+    (setting,) = settings_of(make_run(tmp_path / "a").parent)
+    assert setting.return_mean is not None
+    assert (setting.return_mean.low, setting.return_mean.high) == (None, None)
+    _, value, low, _ = setting.curve("train_return_mean")
+    assert value[-1] == pytest.approx(100)
+    assert np.isnan(low).all()
+
+
+def test_a_curve_spans_what_all_its_finished_runs_have(tmp_path: Path) -> None:
+    """No step where one of them ends."""
+    steps = {"trainer.max_env_steps": 20_000}
+    make_run(tmp_path / "a", rows=20, final=100, config=steps)
+    make_run(tmp_path / "b", seed=1, rows=10, final=100, config=steps)
+    make_run(tmp_path / "c", seed=2, rows=2, status="no summary", config=steps)
+    (setting,) = settings_of(tmp_path)
+    x, value, low, _ = setting.curve("train_return_mean")
+    assert x[[0, -1]].tolist() == [1000, 10_000]
+    assert value[-1] == pytest.approx((100 + 100 * 9 / 19) / 2)
+    assert np.isfinite(low).all()
+
+
+def test_one_measure_counts_for_all_cells_of_an_environment(tmp_path: Path) -> None:
+    make_run(tmp_path / "a", "per", final=7)
+    make_run(tmp_path / "b", "uniform", final=5, eval_return_mean=None)
+    assert {setting.metric for setting in settings_of(tmp_path)} == {"train_return_mean"}
+    assert [setting.returns.tolist() for setting in settings_of(tmp_path)] == [[7], [5]]
+
+
+def test_labels_are_unique_in_an_environment(tmp_path: Path) -> None:
+    make_run(tmp_path / "a", "uniform")
+    make_run(tmp_path / "b", "gwr", config={"label": "uniform"})
+    labels = [setting.label for setting in settings_of(tmp_path)]
+    assert len(set(labels)) == 2
+
+
+def test_an_outsider_with_a_memorys_name_changes_no_label_of_ours(tmp_path: Path) -> None:
+    make_run(tmp_path / "a", "uniform")
+    make_run(tmp_path / "b", "per")
+    (tmp_path / "x.csv").write_text("env_steps,return,bytes,seed,label\n1000,5,10,0,uniform\n")
+    settings = make_settings(collect([tmp_path], [tmp_path / "x.csv"]).runs)
+    assert [setting.label for setting in settings] == ["per", "uniform", "uniform (x.csv)"]
+
+
+def test_an_environment_with_other_arguments_is_another_one(tmp_path: Path) -> None:
+    for bits in (15, 5):
+        env = {"name": "bit_flip", "kwargs": {"bits": bits}}
+        make_run(tmp_path / f"r{bits}", "her", 0, config={"env": env, "label": "HER"})
+    settings = make_settings(collect([tmp_path]).runs)
+    assert [setting.env_id for setting in settings] == [
+        "CartPole-v1, bits=5",
+        "CartPole-v1, bits=15",
+    ]
+
+
+def test_the_shape_of_a_point_is_its_memorys_and_the_frontiers_points_are_larger(
+    tmp_path: Path,
+) -> None:
+    for name, memory, size, final in (
+        ("a", "gwr", 1000, 9.0),
+        ("b", "gwr", 2000, 4.0),
+        ("c", "uniform", 3000, 9.5),
+    ):
+        make_run(tmp_path / name, memory, size=size, final=final, config={"agent.lr": size})
+    drawn = return_against_bytes(settings_of(tmp_path))
+    assert drawn is not None
+    points = {
+        line.get_xdata()[0]: (line.get_marker(), line.get_markersize())
+        for line in (container.lines[0] for container in drawn.axes[0].containers)
+    }
+    assert points[1000][0] == points[2000][0] != points[3000][0]
+    assert points[1000][1] == points[3000][1] > points[2000][1]
+
+
+def test_the_return_over_the_run_has_a_panel_beside_the_final_one(tmp_path: Path) -> None:
+    make_run(tmp_path / "a", "gwr", final=8.0)
+    drawn = return_against_bytes(settings_of(tmp_path))
+    assert drawn is not None
+    last, over_run = drawn.axes
+    assert over_run.get_ylabel() == "return over the run"
+    assert last.containers[0].lines[0].get_ydata() == [8]
+    assert over_run.containers[0].lines[0].get_ydata() == pytest.approx([4])
+    (tmp_path / "a/metrics.csv").unlink()
+    drawn = return_against_bytes(settings_of(tmp_path))
+    assert drawn is not None
+    assert len(drawn.axes) == 1
+
+
+def test_frames_have_a_panel_where_a_step_has_several(tmp_path: Path) -> None:
+    make_run(tmp_path / "a")
+    (setting,) = settings_of(tmp_path)
+    assert xlabels(setting) == ["env steps", "seconds", "env steps"]
+    (run,) = setting.runs
+    run.curves["frames"] = 4 * run.curves["env_steps"]
+    assert xlabels(setting).count("frames") == 1
+
+
+def xlabels(setting: Setting) -> list[str]:
+    drawn = curves([setting])
+    assert drawn is not None
+    return [at.get_xlabel() for at in drawn.axes]
+
+
+def test_without_any_curve_there_is_no_figure_of_curves(tmp_path: Path) -> None:
+    (make_run(tmp_path / "a") / "metrics.csv").unlink()
+    found = collect([tmp_path])
+    assert curves(make_settings(found.runs)) is None
+    assert found.notes == ["no curves and times of 1 run: their metrics.csv is not there any more"]

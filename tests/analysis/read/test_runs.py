@@ -1,0 +1,217 @@
+"""Reading runs: whole ones, broken ones, and those of others."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from rlmem.analysis.read.collection import collect
+from rlmem.analysis.read.external import read_external
+from rlmem.analysis.read.runs import CURVES, POINTS, read_run, read_table
+from tests.analysis.helpers import VERSIONS, make_run
+
+
+def test_all_runs_below_a_folder_are_found_once(tmp_path: Path) -> None:
+    make_run(tmp_path / "a" / "x")
+    make_run(tmp_path / "b", seed=1)
+    (tmp_path / "b" / "checkpoints").mkdir()
+    (tmp_path / "b" / "checkpoints" / "config.yaml").write_text("{}")
+    found = collect([tmp_path, tmp_path / "b"])
+    assert sorted(run.seed for run in found.runs) == [0, 1]
+    assert found.left_out == found.notes == []
+
+
+def test_the_curves_are_those_of_the_file(tmp_path: Path) -> None:
+    (run,) = collect([make_run(tmp_path / "a", final=10, rows=5)]).runs
+    assert run.curves["env_steps"].tolist() == [1000, 2000, 3000, 4000, 5000]
+    assert run.curves["train_return_mean"].tolist() == [0, 2.5, 5, 7.5, 10]
+    assert (run.env_id, run.memory, run.status) == ("CartPole-v1", "uniform", "finished")
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "summary.json"])
+@pytest.mark.parametrize("content", [b"{", b"- 1", b"\xff\xfe\0", b"[1"])
+def test_a_broken_file_leaves_its_run_out_and_is_named(
+    tmp_path: Path, name: str, content: bytes
+) -> None:
+    make_run(tmp_path / "good")
+    make_run(tmp_path / "bad", seed=1)
+    (tmp_path / "bad" / name).write_bytes(content)
+    found = collect([tmp_path])
+    assert [run.seed for run in found.runs] == [0]
+    ((path, reason),) = found.left_out
+    assert path.endswith("bad")
+    assert name in reason
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"seed": None}, {"seed": "x"}, {"memory": "uniform"}, {"env": []}, {"seed": [1]}],
+    ids=str,
+)
+def test_a_configuration_of_no_run_is_left_out(tmp_path: Path, change: dict[str, Any]) -> None:
+    folder = make_run(tmp_path / "a")
+    config = yaml.safe_load((folder / "config.yaml").read_text())
+    (folder / "config.yaml").write_text(yaml.safe_dump({**config, **change}))
+    found = collect([tmp_path])
+    assert found.runs == []
+    assert "no configuration of a run" in found.left_out[0][1]
+
+
+@pytest.mark.parametrize(
+    "value", ["Infinity", "NaN", "true", '"9"', "[1]", "null", "1" + "0" * 400]
+)
+def test_what_is_no_finite_number_of_a_summary_is_nan(tmp_path: Path, value: str) -> None:
+    folder = make_run(tmp_path / "a")
+    (folder / "summary.json").write_text(f'{{"status": "finished", "eval_return_mean": {value}}}')
+    (run,) = collect([tmp_path]).runs
+    assert np.isnan(run.number("eval_return_mean"))
+
+
+def test_runs_may_be_called_as_folders_that_are_no_runs(tmp_path: Path) -> None:
+    make_run(tmp_path / "report")
+    make_run(tmp_path / "x" / "videos")
+    assert len(collect([tmp_path]).runs) == 2
+
+
+@pytest.mark.parametrize(
+    "content", ["", "env_steps\n", "x,y\n1,2\n", "env_steps,frames\n1000,4000\n2000", "\0\0"]
+)
+def test_broken_curves_leave_what_is_whole(tmp_path: Path, content: str) -> None:
+    folder = make_run(tmp_path / "a")
+    (folder / "metrics.csv").write_text(content)
+    (run,) = collect([folder]).runs
+    assert len(run.curves["env_steps"]) == content.count("4000")
+    assert run.number("eval_return_mean") == 100
+
+
+def test_cells_that_are_no_numbers_are_nan(tmp_path: Path) -> None:
+    (tmp_path / "m.csv").write_text("env_steps,a,b\n1,,2\n2,x,3\nthree,1,1\n4,5,6\n")
+    table = read_table(tmp_path / "m.csv")
+    assert table["env_steps"].tolist() == [1, 2, 4]
+    np.testing.assert_array_equal(table["a"], [np.nan, np.nan, 5])
+
+
+def test_a_last_line_without_its_end_is_left_out(tmp_path: Path) -> None:
+    """A number that was cut off is a number all the same."""
+    (tmp_path / "m.csv").write_text("env_steps,a\n1,10\n2,2")
+    assert read_table(tmp_path / "m.csv")["a"].tolist() == [10]
+
+
+def test_long_curves_keep_some_rows_as_they_are_with_both_ends(tmp_path: Path) -> None:
+    run = read_run(make_run(tmp_path / "a", rows=1234, final=5.0))
+    assert run.curves.keys() == set(CURVES)
+    steps, returns = run.curves["env_steps"], run.curves["train_return_mean"]
+    assert len(steps) == len(returns) == POINTS
+    assert steps[[0, -1]].tolist() == [1000, 1_234_000]
+    np.testing.assert_allclose(returns, 5 * (steps / 1000 - 1) / 1233, rtol=1e-6)
+    assert np.isnan(read_run(make_run(tmp_path / "b", rows=3)).curves["seconds"]).sum() == 0
+
+
+def write_metrics(folder: Path, *lines: str) -> Path:
+    make_run(folder)
+    (folder / "metrics.csv").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def test_the_return_over_a_run_is_its_curves_mean_over_env_steps(tmp_path: Path) -> None:
+    head = "env_steps,train_return_mean"
+    run = read_run(write_metrics(tmp_path / "a", head, "1000,", "2000,10", "3000,20", "7000,20"))
+    assert run.number("return_over_run") == pytest.approx((15 * 1000 + 20 * 4000) / 5000)
+    run = read_run(write_metrics(tmp_path / "b", head, "1000,", "2000,10", "3000,-20", "7000,20"))
+    assert run.number("return_over_run") == pytest.approx((-5 * 1000 + 0 * 4000) / 5000)
+    assert np.isnan(read_run(write_metrics(tmp_path / "c", head, "1,1")).number("return_over_run"))
+
+
+def test_a_time_is_a_mean_over_steps_and_updates_without_the_first_row_of_it(
+    tmp_path: Path,
+) -> None:
+    """The first rows hold what is compiled, and rows differ in how much was done in them."""
+    run = read_run(
+        write_metrics(
+            tmp_path / "a",
+            "env_steps,grad_steps,insert_us,sample_us",
+            *("100,0,9000,", "200,10,10,80000", "300,40,20,100", "700,50,40,200"),
+        )
+    )
+    assert run.number("insert_us") == pytest.approx((10 + 20 + 4 * 40) / 6)
+    assert run.number("sample_us") == pytest.approx((3 * 100 + 1 * 200) / 4)
+    run = read_run(write_metrics(tmp_path / "b", "env_steps,grad_steps,sample_us", "100,50,7"))
+    assert np.isnan(run.number("sample_us"))
+    assert np.isnan(run.number("insert_us"))
+
+
+def test_other_columns_have_their_plain_mean(tmp_path: Path) -> None:
+    lines = "env_steps,td_error_mean,x", "100,,a", "200,1,b", "900,4,c"
+    run = read_run(write_metrics(tmp_path / "a", *lines))
+    assert run.means["td_error_mean"] == 2.5
+    assert "x" not in run.means
+
+
+def test_what_makes_a_comparison_unclean_is_said(tmp_path: Path) -> None:
+    make_run(tmp_path / "a")
+    make_run(tmp_path / "b", seed=1, rows=30, versions={**VERSIONS, "rlmem": "0.2.0"})
+    make_run(tmp_path / "c", seed=2, status="failed")
+    make_run(tmp_path / "d", seed=3, status="no summary")
+    found = collect([tmp_path])
+    assert len(found.runs) == 4
+    assert any("several versions of rlmem: 0.1.0, 0.2.0" in note for note in found.notes)
+    assert any("different lengths (20,000, 30,000 env steps)" in note for note in found.notes)
+    reasons = dict(found.left_out)
+    assert reasons[str(tmp_path / "c")] == "failed: ValueError: no luck"
+    assert "has not ended" in reasons[str(tmp_path / "d")]
+
+
+def test_runs_of_so_many_episodes_may_differ_in_env_steps(tmp_path: Path) -> None:
+    for name, rows in (("a", 20), ("b", 30)):
+        make_run(tmp_path / name, rows=rows, config={"trainer.max_episodes": 300})
+    assert not any("different lengths" in note for note in collect([tmp_path]).notes)
+
+
+def test_jobs_of_a_sweep_that_left_no_run_are_said(tmp_path: Path) -> None:
+    make_run(tmp_path / "seed=0")
+    (tmp_path / "seed=1").mkdir()
+    (tmp_path / "seed=1/error.json").write_text('{"error": "no such game"}')
+    jobs = {f"seed={seed}": [f"seed={seed}"] for seed in range(3)}
+    command = {"jobs": jobs, "trials": 0, "at_once": 1}
+    (tmp_path / "sweep.json").write_text(json.dumps({"commands": [command]}))
+    found = collect([tmp_path])
+    assert [run.seed for run in found.runs] == [0]
+    assert found.left_out == [(str(tmp_path / "seed=1"), "failed: no such game")]
+    assert found.notes == [f"{tmp_path}: 1 of 3 jobs have not started"]
+
+
+OUTSIDER = """env_steps,return,bytes,seed,label
+1000,1,100,0,SB3
+2000,5,200,0,SB3
+1000,2,100,1,SB3
+2000,7,200,1,SB3
+"""
+
+
+def test_curves_of_others_become_runs(tmp_path: Path) -> None:
+    make_run(tmp_path / "runs" / "a")
+    (tmp_path / "sb3.csv").write_text(OUTSIDER)
+    found = collect([tmp_path / "runs"], [tmp_path / "sb3.csv"])
+    others = [run for run in found.runs if run.external]
+    assert [run.number("eval_return_mean") for run in others] == [5, 7]
+    assert {run.env_id for run in others} == {"CartPole-v1"}
+    assert others[0].number("memory_bytes_peak") == 200
+
+
+@pytest.mark.parametrize(
+    ("content", "env_id", "reason"),
+    [
+        ("env_steps,return\n1,2\n", "Pong", "has no column bytes, seed, label"),
+        (OUTSIDER + "x,1,1,0,SB3\n", "Pong", "line 6"),
+        (OUTSIDER, None, "has no column env_id"),
+    ],
+)
+def test_other_files_are_left_out_with_a_reason(
+    tmp_path: Path, content: str, env_id: str | None, reason: str
+) -> None:
+    (tmp_path / "a.csv").write_text(content)
+    with pytest.raises(ValueError, match=reason):
+        read_external(tmp_path / "a.csv", env_id)

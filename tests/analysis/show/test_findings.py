@@ -1,0 +1,74 @@
+"""Findings in Markdown: what is shown, and what is never run or fetched."""
+
+from pathlib import Path
+
+import pytest
+
+from rlmem.analysis.show.findings import findings_html
+
+TEXT = """# Answers
+
+**More bytes**, see [the table](table.md) and `results.csv`.
+
+- one
+- two
+
+| question | answer |
+|---|---|
+| saved? | no |
+"""
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "findings.md"
+    path.write_text(text)
+    return path
+
+
+def test_the_parts_of_a_text_are_shown(tmp_path: Path) -> None:
+    html = findings_html(write(tmp_path, TEXT))
+    assert "<h2>Answers</h2>" in html
+    assert "<strong>More bytes</strong>" in html
+    assert '<a href="../table.md">the table</a>' in html
+    assert "<code>results.csv</code>" in html
+    assert "<li>two</li>" in html
+    assert "<td>no</td>" in html
+
+
+def test_relative_links_are_those_of_a_page_in_a_folder_beside(tmp_path: Path) -> None:
+    html = findings_html(write(tmp_path, "[a](#b) [c](https://d.e) [f](../../docs/g.md)"))
+    assert [part.split('"')[0] for part in html.split('href="')[1:]] == [
+        *("#b", "https://d.e", "../../../docs/g.md")
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<script>alert(1)</script>",
+        "a <img src=x onerror=alert(1)> b",
+        "<!-- -->\n<iframe src=http://a.b></iframe>",
+        "![picture](http://a.b/c.png)",
+        "![picture](../a.png) ![picture](figures/../a.png) ![picture](/etc/a.png)",
+        "[x](javascript:alert(1)) [y](JaVaScRiPt:alert(1)) [z](data:text/html,a) <javascript:a>",
+        '[x](a"onclick=alert "b\\"c")',
+    ],
+)
+def test_nothing_is_run_or_fetched(tmp_path: Path, text: str) -> None:
+    html = findings_html(write(tmp_path, text))
+    for part in ("<script", "<img", "<iframe", 'href="javascript', 'href="data', '" onclick'):
+        assert part not in html.lower()
+
+
+def test_an_empty_text_or_none_is_no_section(tmp_path: Path) -> None:
+    assert findings_html(tmp_path / "findings.md") == ""
+    assert findings_html(write(tmp_path, " \n")) == ""
+
+
+def test_pictures_of_its_own_folder_are_part_of_the_page(tmp_path: Path) -> None:
+    (tmp_path / "figures").mkdir()
+    (tmp_path / "figures/a.png").write_bytes(b"picture")
+    html = findings_html(write(tmp_path, "![A](figures/a.png) ![B](figures/b.png)"))
+    assert '<img src="data:image/png;base64,cGljdHVyZQ==" alt="A" />' in html
+    assert html.count("<img") == 1
+    assert "B</p>" in html

@@ -1,0 +1,189 @@
+"""results.csv and runs.npz: a study's finished runs, from which a clone makes the same page."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rlmem.analysis.read.record import read_record
+from rlmem.cli import _study
+from rlmem.runs.study import record
+from rlmem.runs.study_file import Study, StudyJob
+from tests.analysis.helpers import make_run
+
+DEFINITION = """
+title: by hand
+baselines: [uniform]
+fifo: memory=uniform
+rows:
+  uniform: memory=uniform
+  gwr: {overrides: memory=gwr, fifo: true}
+columns:
+  CartPole: {overrides: env=cartpole, seeds: 2}
+"""
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Study:
+    """Both rows and a FIFO, two seeds each."""
+    folder = tmp_path / "first"
+    folder.mkdir()
+    (folder / "study.yaml").write_text(DEFINITION)
+    study = Study(folder)
+    for job in study.jobs("CartPole"):
+        make_job(job)
+    for job in study.fifo_jobs("CartPole"):
+        make_job(job)
+    return study
+
+
+def make_job(job: StudyJob, **changes: str) -> None:
+    label = {"label": job.row}
+    memory = job.overrides[1].removeprefix("memory=")
+    make_run(
+        job.folder, memory, job.seed, final=100 / 3 + job.seed, rows=150, config=label, **changes
+    )
+    (job.folder / "overrides.yaml").write_text(yaml.safe_dump([*job.overrides]))
+
+
+def clone(study: Study, definition: str = DEFINITION) -> Study:
+    """The study as a repository holds it."""
+    folder = study.folder.with_name("second")
+    folder.mkdir()
+    (folder / "study.yaml").write_text(definition)
+    for name in ("runs.npz", "results.csv"):
+        shutil.copy(study.folder / name, folder)
+    return Study(folder)
+
+
+def rows_recorded(study: Study) -> list[str | None]:
+    return [run.label for run in read_record(study.folder / "runs.npz")]
+
+
+def test_a_clone_makes_the_same_report(study: Study, capsys: pytest.CaptureFixture) -> None:
+    assert _study(str(study.folder), "", 0) == 0
+    assert "6 finished runs, recorded in" in capsys.readouterr().out
+    second = clone(study)
+    assert _study(str(second.folder), "", 0) == 0
+    first, second = study.folder / "report", second.folder / "report"
+    names = {path.relative_to(first) for path in first.rglob("*.*")}
+    assert {Path("baselines.csv"), Path("table.md"), Path("figures/curves-CartPole-v1.svg")} < names
+    assert names == {path.relative_to(second) for path in second.rglob("*.*")}
+    for name in names:
+        one, other = ((folder / name).read_bytes() for folder in (first, second))
+        if name.name in ("index.html", "results.csv"):  # these name the folders
+            source = f"<p class=from>{study.folder}/runs<".encode()
+            one = one.replace(source, b"<p class=from>6 recorded runs<")
+            one = one.replace(b"/first/", b"/second/")
+        assert one == other, name
+    assert (second / "table.md").read_text().count("| 2 |") == 3
+
+
+def test_a_report_of_a_clone_changes_no_file_of_the_repository(study: Study) -> None:
+    assert record(study) == 6
+    second = clone(study)
+    before = {path: path.read_bytes() for path in second.folder.iterdir()}
+    assert _study(str(second.folder), "", 0) == 0
+    assert {path: path.read_bytes() for path in second.folder.glob("*.*")} == before
+
+
+def test_the_same_runs_give_the_same_bytes(study: Study) -> None:
+    record(study)
+    before = (study.folder / "runs.npz").read_bytes()
+    (study.folder / "runs.npz").unlink()
+    record(study)
+    assert (study.folder / "runs.npz").read_bytes() == before
+
+
+def test_it_names_no_folder_of_the_machine(study: Study) -> None:
+    record(study)
+    (run, *_) = read_record(clone(study).folder / "runs.npz")
+    assert run.folder == study.folder.with_name("second") / "runs/cartpole/uniform/seed0"
+    assert not any(str(study.folder) in str(value) for value in run.config.values())
+
+
+def test_a_recorded_run_counts_as_done(study: Study) -> None:
+    record(study)
+    second = clone(study)
+    jobs = list(second.all_jobs(second.columns))
+    assert len(jobs) == 6
+    assert all(job.done for job in jobs)
+
+
+def test_a_recorded_run_of_other_overrides_is_named_and_run_anew(
+    study: Study, capsys: pytest.CaptureFixture
+) -> None:
+    record(study)
+    changed = DEFINITION.replace("memory=gwr", "memory=gwr agent.lr=1")
+    second = clone(study, changed)
+    assert [job.row for job in second.jobs("CartPole") if job.done] == ["uniform"] * 2
+    assert _study(str(second.folder), "", 0) == 0
+    line = "CartPole: runs made with other overrides than study.yaml has now: gwr (2), "
+    assert f"warning: {line}" in capsys.readouterr().out
+    assert line in (second.folder / "report/index.html").read_text()
+    assert rows_recorded(second).count("gwr") == 2
+
+
+def test_a_run_of_other_overrides_in_its_folder_is_named_and_not_recorded(
+    study: Study, capsys: pytest.CaptureFixture
+) -> None:
+    changed = DEFINITION.replace("memory=gwr", "memory=gwr agent.lr=1")
+    (study.folder / "study.yaml").write_text(changed)
+    assert _study(str(study.folder), "", 0) == 0
+    line = "CartPole: runs made with other overrides than study.yaml has now: gwr (2), "
+    assert f"warning: {line}" in capsys.readouterr().out
+    assert line in (study.folder / "report/index.html").read_text()
+    assert rows_recorded(study) == ["uniform", "uniform"]
+
+
+def test_a_run_that_has_begun_counts_in_place_of_the_recorded_one(study: Study) -> None:
+    record(study)
+    second = clone(study)
+    make_job(mine := second.jobs("CartPole")[0], status="interrupted")
+    assert not mine.done
+    assert record(second) == 5
+
+
+def test_runs_that_are_made_later_join_the_recorded_ones(study: Study) -> None:
+    record(study)
+    more = DEFINITION.replace("seeds: 2", "seeds: 3")
+    second = clone(study, more)
+    (mine,) = [job for job in second.jobs("CartPole") if job.seed == 2 and job.row == "uniform"]
+    make_job(mine)
+    assert record(second) == 7
+    assert len(rows_recorded(second)) == 7
+    shutil.rmtree(second.folder / "runs")
+    assert sum(job.done for job in Study(second.folder).jobs("CartPole")) == 5
+
+
+def test_a_report_of_nothing_says_so(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    (tmp_path / "study.yaml").write_text(DEFINITION)
+    assert _study(str(tmp_path), "", 0) == 0
+    assert "nothing to report" in capsys.readouterr().out
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["study.yaml"]
+
+
+@pytest.mark.parametrize("content", ["", "paths: 3", "a: [", "\0"])
+def test_a_run_whose_configuration_is_damaged_is_left_out(study: Study, content: str) -> None:
+    (study.jobs("CartPole")[0].folder / "config.yaml").write_text(content)
+    assert record(study) == 5
+
+
+def test_without_finished_runs_the_record_stays(study: Study) -> None:
+    record(study)
+    before = (study.folder / "runs.npz").read_bytes()
+    shutil.rmtree(study.folder / "runs")
+    assert record(Study(study.folder)) == 6
+    assert (study.folder / "runs.npz").read_bytes() == before
+    assert not list(study.folder.glob("*.new"))
+
+
+def test_a_damaged_record_is_one_line(study: Study, capsys: pytest.CaptureFixture) -> None:
+    record(study)
+    path = clone(study).folder / "runs.npz"
+    path.write_bytes(path.read_bytes()[:1000])
+    assert _study(str(path.parent), "", 0) == 2
+    told = capsys.readouterr().err
+    assert "runs.npz: cannot be read" in told
+    assert told.count("\n") == 1
