@@ -86,18 +86,17 @@ class RingStorage(RingFrames):
                 valid.
         """
         block = as_block(data, self.frame_shape, self.dtype, self.num_envs)
-        slots = np.empty(len(block), np.int64)
         longest = min(MAX_ROWS, self.max_size)
         if self._limit is not None:
             longest = min(longest, self._limit.longest_run)
-        done = 0
+        slots, done = [], 0
         while done < len(block):
             whole = done == 0 and len(block) <= longest
             run = block if whole else block.rows(slice(done, done + longest))
             first, count = self._write(run)
-            slots[done : done + count] = np.arange(first, first + count)
+            slots.append(np.arange(first, first + count))
             done += count
-        return slots
+        return slots[0] if len(slots) == 1 else np.concatenate([np.empty(0, np.int64), *slots])
 
     def _cursors(self) -> tuple[int, int, int]:
         """Slots in use, the slot after the newest, transitions held."""
@@ -151,10 +150,15 @@ class RingStorage(RingFrames):
         rows["reward"] = block.reward
         rows["terminated"] = block.terminated
         rows["truncated"] = block.truncated
+        self._write_columns(block, slots)
         self._put(block, new, ahead, first)
         if self._limit is not None:
             self._limit.settle()
         return first, count
+
+    def _write_columns(self, block: Block, slots: slice) -> None:
+        for name, column in self._columns.items():
+            column[slots] = block.columns[name][: slots.stop - slots.start]
 
     def _evict(self, count: int) -> None:
         if count <= 0:
