@@ -195,6 +195,7 @@ class Checkpointing(lightning.Callback):
         self.every = every
         self.folder = run_dir / "checkpoints" / "last"
         self.stream, self.recorder = stream, recorder
+        stream.due_every(every)
 
     def save(self, agent: Any, *, with_memory: bool = True) -> None:
         """Save now."""

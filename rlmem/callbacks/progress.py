@@ -43,7 +43,7 @@ class Progress(lightning.Callback):
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Refresh a few times a second, no more."""
-        if not self.enabled or batch_idx & 15 or time.monotonic() < self._next:
+        if not self.enabled or time.monotonic() < self._next:
             return
         self._next = time.monotonic() + (0.3 if self._bar is not None else self.line_seconds)
         status = self._status()

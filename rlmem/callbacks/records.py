@@ -120,6 +120,7 @@ class Recorder(lightning.Callback):
     ) -> None:
         self.stream, self.every, self.loggers = stream, every, loggers
         self.diagnostics = diagnostics
+        stream.due_every(every)
         self.bytes_peak = 0
         self.seconds_before = self.cpu_seconds_before = 0.0
         self.last_evaluation: EvaluationResult | None = None

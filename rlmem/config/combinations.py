@@ -174,6 +174,10 @@ def check_schedule(values: Mapping[str, Any]) -> None:
             f"agent.learning_starts={agent['learning_starts']}: the run ends before, at "
             f"trainer.max_env_steps={max_env_steps}; lower the one or raise the other"
         )
+    rounds = values["trainer"]["rounds"]
+    number = isinstance(rounds, int) and not isinstance(rounds, bool) and rounds >= 1
+    if rounds != "auto" and not number:
+        raise UserError(f"trainer.rounds={rounds}: must be auto or a whole number from 1")
     memory = values["memory"]
     if get(memory, "metric.scale") == "auto" and values["env"]["suite"] in ("atari", "minatar"):
         samples = memory["metric"]["scale_samples"]

@@ -89,7 +89,6 @@ TRAIN_RANGES: dict[str, Range] = {
     "env.protocol.sticky": _SHARE,
     "env.protocol.noop_max": _FROM_ZERO,
     "env.protocol.max_frames": _COUNT,
-    "trainer.rounds": _COUNT,
     "trainer.max_env_steps": _COUNT,
     "trainer.max_episodes": _COUNT,
     "trainer.threads": _COUNT,

@@ -138,7 +138,7 @@ class TrainerConfig:
 
     max_env_steps: int
     max_episodes: int | None
-    rounds: int
+    rounds: Any  # a union fails to merge in OmegaConf 2.3; check() holds it to auto or a number
     accelerator: str
     precision: str
     threads: int | None

@@ -78,7 +78,9 @@ class Run:
             seed=cfg.seed,
             video_dir=run_dir / "videos" if evaluation.video else None,
         )
-        self.data = EnvStepDataModule(self.stream, cfg.trainer.rounds)
+        self.data = EnvStepDataModule(
+            self.stream, None if cfg.trainer.rounds == "auto" else cfg.trainer.rounds
+        )
         self.progress = Progress(self.stream, self.recorder, cfg.log.progress)
         self.signals = StopOnSignal(self.stream)
         self.trainer = lightning.Trainer(
