@@ -44,8 +44,9 @@ def play(bits: int, steps: int) -> tuple[Any, list[dict[str, Any]]]:
 
 
 def memory_of(spec: Any, *overrides: str) -> Any:
-    from rlmem.config import compose
     from rlmem.memories.factory import make_memory
+
+    from rlmem.config import compose
 
     cfg = compose("train", ["env=bit_flip", f"memory.capacity={CAPACITY}", *overrides])
     return make_memory(

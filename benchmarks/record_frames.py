@@ -136,15 +136,9 @@ def random_policy(num_actions: int) -> Any:
 
 def run_config(run_dir: Path) -> Any:
     """The configuration that a run was made with."""
-    from omegaconf import OmegaConf
+    from rlmem.config.run_directory import run_settings as read
 
-    from rlmem.errors import UserError
-    from rlmem.runs.resume import saved_config
-
-    saved = saved_config(run_dir)
-    if saved is None:
-        raise UserError(f"--run {run_dir}: no run there (a run directory has a config.yaml)")
-    return OmegaConf.create(saved)
+    return read(run_dir, f"--run {run_dir}")
 
 
 def run_policy(run_dir: Path, checkpoint: str, spec: Any) -> tuple[Any, int]:

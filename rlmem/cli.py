@@ -5,19 +5,18 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import yaml
-from omegaconf import DictConfig
-
 from rlmem.config import run_hydra
+from rlmem.config.run_directory import override_key, saved_overrides
+from rlmem.errors import UserError
 
 
-def _train(cfg: DictConfig) -> Any:
+def _train(cfg: Any) -> Any:
     from rlmem.runs.train import train
 
     return train(cfg)
 
 
-def _evaluate(cfg: DictConfig) -> None:
+def _evaluate(cfg: Any) -> None:
     from rlmem.runs.evaluate import evaluate
 
     evaluate(cfg)
@@ -26,19 +25,21 @@ def _evaluate(cfg: DictConfig) -> None:
 def repeat_overrides(argv: list[str]) -> list[str]:
     """Complete `resume=<run directory>` by the overrides that the run had last.
 
-    Hydra then composes the run's own configuration. Overrides given again replace the saved ones;
-    a directory without a run is left for the job to report.
+    Hydra then composes the run's own configuration, and its folder is the run's: it makes no
+    other. Overrides given again replace the saved ones; a directory without a run is left for the
+    job to report.
+
+    Raises:
+        UserError: the directory says more than what a run of its own would.
     """
-    given = {a.partition("=")[0].lstrip("+"): a.partition("=")[2] for a in argv if "=" in a}
-    run_dir = Path(given.get("resume", "").strip("'\""))
-    saved = run_dir / "overrides.yaml"
-    if given.get("resume") in (None, "", "null", "auto") or not saved.is_file():
+    given = {override_key(a): a.partition("=")[2] for a in argv if not a.startswith("-")}
+    resume = given.get("resume", "")
+    if resume in ("", "null", "auto"):
         return argv
-    return [
-        override
-        for override in yaml.safe_load(saved.read_text()) or []
-        if override.partition("=")[0].lstrip("+") not in {*given, "resume"}
-    ] + argv
+    saved = saved_overrides(Path(resume.strip("'\"")), given)
+    if saved is None:
+        return argv
+    return [f"hydra.run.dir={resume}", "hydra.output_subdir=null", *saved, *argv]
 
 
 def study_main() -> None:
@@ -58,7 +59,6 @@ def study_main() -> None:
 
 
 def _study(name: str, only: str, workers: int) -> int:
-    from rlmem.errors import UserError
     from rlmem.runs.cliffwalk import KIND, run_cliffwalk
     from rlmem.runs.study import outdated, report_study, run_study
     from rlmem.runs.study_archive import pack, unpack
@@ -105,7 +105,12 @@ def _study(name: str, only: str, workers: int) -> int:
 
 def train_main() -> None:
     """`python train.py` and `rlmem-train`."""
-    sys.exit(run_hydra(_train, "train", repeat_overrides(sys.argv[1:])))
+    try:
+        argv = repeat_overrides(sys.argv[1:])
+    except UserError as error:
+        print(f"rlmem: {error}", file=sys.stderr)
+        sys.exit(2)
+    sys.exit(run_hydra(_train, "train", argv))
 
 
 def evaluate_main() -> None:

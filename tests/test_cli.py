@@ -25,6 +25,11 @@ def command(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[st
     )
 
 
+def here(run_dir: Path) -> list[str]:
+    """What keeps Hydra in the directory of a run that goes on."""
+    return [f"hydra.run.dir={run_dir}", "hydra.output_subdir=null"]
+
+
 @pytest.fixture
 def run_dir(tmp_path: Path) -> Path:
     """A run directory that was started with three overrides."""
@@ -36,18 +41,20 @@ def run_dir(tmp_path: Path) -> Path:
 
 def test_resuming_a_directory_repeats_its_overrides(run_dir: Path) -> None:
     resume = f"resume={run_dir}"
-    assert repeat_overrides([resume]) == ["memory=per", "seed=3", "+debug=true", resume]
+    saved = ["memory=per", "seed=3", "+debug=true"]
+    assert repeat_overrides([resume]) == [*here(run_dir), *saved, resume]
 
 
 def test_an_override_that_is_given_again_replaces_the_saved_one(run_dir: Path) -> None:
     given = [f"resume={run_dir}", "seed=9", "debug=false"]
-    assert repeat_overrides(given) == ["memory=per", *given]
+    assert repeat_overrides(given) == [*here(run_dir), "memory=per", *given]
 
 
 def test_a_saved_resume_is_not_repeated(run_dir: Path) -> None:
     saved = run_dir / "overrides.yaml"
     saved.write_text(yaml.safe_dump(["memory=per", "resume=elsewhere"]))
-    assert repeat_overrides([f"resume={run_dir}"]) == ["memory=per", f"resume={run_dir}"]
+    resume = f"resume={run_dir}"
+    assert repeat_overrides([resume]) == [*here(run_dir), "memory=per", resume]
 
 
 @pytest.mark.parametrize("argv", [[], ["memory=per"], ["resume=auto"], ["resume=null"], ["-m"]])
@@ -93,3 +100,16 @@ def test_a_run_is_scored_from_the_command_line(finished_run: Path, tmp_path: Pat
     assert done.returncode == 0, done.stderr
     assert "CartPole-v1, checkpoint last at 300 env steps" in done.stdout
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+@pytest.mark.slow
+def test_a_strangers_run_directory_runs_no_code(finished_run: Path, tmp_path: Path) -> None:
+    run_dir = shutil.copytree(finished_run, tmp_path / "run")
+    line = "+hydra.callbacks.x={_target_: os.system, _args_: [touch canary]}"
+    (run_dir / "overrides.yaml").write_text(yaml.safe_dump(["memory=per", line]))
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    done = command("train.py", f"resume={run_dir}", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"rlmem: {run_dir}/overrides.yaml: '+hydra.callbacks.x=")
+    assert done.stderr.count("\n") == 1
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before

@@ -1,7 +1,8 @@
 """What every agent does in a Trainer step, and what it reads of a batch."""
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import lightning
 import numpy as np
@@ -9,6 +10,22 @@ import torch
 
 from rlmem.collect.module import Rounds
 from rlmem.memories.base.batch import Batch
+from rlmem.settings import Settings, setting
+
+
+@dataclass(kw_only=True)
+class AgentSettings(Settings):
+    """The keys that every agent has; their values stand in conf/common/agent.yaml."""
+
+    extends = "/common/agent@_here_"
+
+    name: str = setting()
+    gamma: float = setting(at_least=0, at_most=1)
+    batch_size: int = setting(at_least=1)
+    n_step: int = setting(at_least=1)
+    learning_starts: int = setting(at_least=0)
+    train_every: int = setting(at_least=1)
+    updates_per_step: int = setting(at_least=1)
 
 
 class Learner(lightning.LightningModule):
@@ -16,7 +33,14 @@ class Learner(lightning.LightningModule):
 
     A subclass says how it learns (`update`) and plays (`act`, `explore`, `epsilon`). Its networks
     rest in evaluation mode and are in training mode while it learns.
+
+    Attributes:
+        discrete: whether its actions are numbers; else they are points of a box.
+        has_action_values: whether `online` gives the values of all actions of a state.
     """
+
+    discrete: ClassVar[bool] = True
+    has_action_values: ClassVar[bool] = False
 
     def __init__(self) -> None:
         super().__init__()

@@ -9,18 +9,48 @@ loss as well as the critics', and n-step returns are off-policy without a correc
 """
 
 import copy
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
-from rlmem.agents.base import Learner, minibatches
+from rlmem.agents.base import AgentSettings, Learner, minibatches
 from rlmem.agents.optimizers import FusedAdam, apply_gradients
+from rlmem.collect.collector import derive_seed
+from rlmem.errors import UserError
 from rlmem.memories.base.batch import Batch
 from rlmem.networks import Actor, Critic
+from rlmem.registry import part
+from rlmem.settings import Settings, setting
 
 
+@dataclass(kw_only=True)
+class ActorCriticSettings(Settings):
+    """Widths of actor and critics, and where the critics take the action."""
+
+    hidden: list[int] = setting(at_least=1)
+    action_layer: int = setting(at_least=1)
+
+
+@dataclass(kw_only=True)
+class DDPGSettings(AgentSettings):
+    """DDPG, and TD3 by its switches."""
+
+    actor_lr: float = setting(above=0)
+    critic_lr: float = setting(above=0)
+    critic_weight_decay: float = setting(at_least=0)
+    tau: float = setting(above=0, at_most=1)
+    exploration_noise: float = setting(at_least=0)
+    twin_critics: bool = setting()
+    policy_delay: int = setting(at_least=1)
+    target_noise: float = setting(at_least=0)
+    target_noise_clip: float = setting(above=0)
+    network: ActorCriticSettings = setting()
+
+
+@part("agent", "ddpg", "td3", settings=DDPGSettings)
 class DDPG(Learner):
     """Deterministic actor-critic agent over a box of actions.
 
@@ -30,6 +60,51 @@ class DDPG(Learner):
         low, high: float32 [A], the box of actions, in the environment's units.
         generator: on the CPU; target smoothing draws from it, and checkpoints hold its state.
     """
+
+    discrete = False
+
+    @classmethod
+    def check(cls, settings: DDPGSettings, run: Any) -> None:
+        """What can be said without the environment's spaces.
+
+        Raises:
+            UserError: the env's actions are discrete, or there is no such layer.
+        """
+        if run.env.part.cls.discrete:
+            raise UserError(
+                f"agent={settings.name}: its actions are continuous, those of env={run.env.name} "
+                "are discrete; use agent=dqn, or an env such as env=reacher"
+            )
+        network = settings.network
+        if network.action_layer > (last := len(network.hidden) + 1):
+            raise UserError(
+                f"agent.network.action_layer={network.action_layer}: "
+                f"agent.network.hidden={network.hidden} makes {last} layers; use "
+                f"agent.network.action_layer={last} or less"
+            )
+
+    @classmethod
+    def build(cls, settings: DDPGSettings, run: Any, spec: Any) -> "DDPG":
+        """The agent for an environment.
+
+        Raises:
+            UserError: its actions are discrete, or its observations are images.
+        """
+        env, shape = f"env={run.env.name} ({spec.env_id})", spec.observation_shape
+        if not spec.continuous:
+            grid = getattr(run.env, "action_levels", None) is not None
+            works = "env.action_levels=null" if grid else "an env such as env=reacher"
+            raise UserError(
+                f"agent={settings.name}: its actions are continuous, those of {env} are "
+                f"{spec.num_actions} discrete ones; use agent=dqn, or {works}"
+            )
+        if len(shape) != 1:
+            raise UserError(
+                f"agent={settings.name}: it takes vectors, {env} gives images of shape {shape}; "
+                "use an env such as env=reacher"
+            )
+        generator = torch.Generator().manual_seed(derive_seed(run.seed, 6))
+        return cls(settings, shape[0], spec.action_low, spec.action_high, generator)
 
     def __init__(
         self,

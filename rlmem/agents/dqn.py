@@ -9,17 +9,60 @@ The agent knows neither storage nor environment: it takes a batch and gives TD e
 """
 
 import copy
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
-from rlmem.agents.base import Learner, minibatches
+from rlmem.agents.base import AgentSettings, Learner, minibatches
 from rlmem.agents.optimizers import apply_gradients, make_optimizer
+from rlmem.errors import UserError
 from rlmem.memories.base.batch import Batch
-from rlmem.networks import make_network
+from rlmem.networks import QNetworkSettings, make_network
+from rlmem.networks.base import check_kind
+from rlmem.registry import part
+from rlmem.settings import Settings, setting
 
 
+@dataclass(kw_only=True)
+class EpsilonSettings(Settings):
+    """Exploration schedule, linear in env steps."""
+
+    start: float = setting(at_least=0, at_most=1)
+    end: float = setting(at_least=0, at_most=1)
+    decay_steps: int = setting(at_least=1)
+
+
+def _steps_or_episode(value: Any) -> str | None:
+    fits = value == "episode" or (type(value) is int and value >= 1)
+    return None if fits else "a whole number of env steps from 1, or episode"
+
+
+def _interval(value: Any) -> str | None:
+    fits = value is None or (len(value) == 2 and value[0] < value[1])
+    return None if fits else "two rising numbers such as [-50,0], or null"
+
+
+@dataclass(kw_only=True)
+class DQNSettings(AgentSettings):
+    """DQN and its switches."""
+
+    optimizer: str = setting(choices=("adam", "rmsprop"))
+    lr: float = setting(above=0)
+    adam_eps: float = setting(above=0)
+    loss: str = setting(choices=("mse", "huber"))
+    double: bool = setting()
+    dueling: bool = setting()
+    target_update_every: Any = setting(check=_steps_or_episode)
+    tau: float = setting(above=0, at_most=1)
+    target_clip: list[float] | None = setting(check=_interval)
+    max_grad_norm: float | None = setting(above=0)
+    epsilon: EpsilonSettings = setting()
+    network: QNetworkSettings = setting()
+
+
+@part("agent", "dqn", settings=DQNSettings)
 class DQN(Learner):
     """Value-based agent over discrete actions.
 
@@ -29,6 +72,29 @@ class DQN(Learner):
         num_actions: number of discrete actions.
         input_scale: factor that brings observations into [0, 1].
     """
+
+    has_action_values = True
+
+    @classmethod
+    def check(cls, settings: DQNSettings, run: Any) -> None:
+        """Raise a UserError if the network is none."""
+        check_kind(settings.network)
+
+    @classmethod
+    def build(cls, settings: DQNSettings, run: Any, spec: Any) -> "DQN":
+        """The agent for an environment.
+
+        Raises:
+            UserError: its actions are not discrete.
+        """
+        if spec.continuous:
+            raise UserError(
+                f"agent={settings.name}: its actions are discrete, those of env={run.env.name} "
+                f"({spec.env_id}) are {spec.action_shape[0]} continuous numbers; use agent=ddpg or "
+                "agent=td3, env.action_levels=3 for a grid of actions, or an env such as "
+                "env=cartpole"
+            )
+        return cls(settings, spec.observation_shape, spec.num_actions, spec.input_scale)
 
     def __init__(
         self,

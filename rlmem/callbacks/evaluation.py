@@ -49,7 +49,7 @@ class Evaluation(lightning.Callback):
         steps = self.stream.env_steps
         video = None
         if self.video_dir is not None:
-            video = Video(self.video_dir / f"eval_{steps:09d}.mp4", video_fps(self.env))
+            video = Video(self.video_dir / f"eval_{steps:09d}.mp4", self.env.spec.video_fps)
         result = evaluate_policy(
             self.env,
             agent.act,
@@ -72,8 +72,3 @@ class Evaluation(lightning.Callback):
             return
         if self.stream.crossed(self.every):
             self.evaluate(pl_module)
-
-
-def video_fps(env: EnvStepper) -> int:
-    """Frames a second at which a recorded environment looks as fast as it is played."""
-    return max(10, 60 // env.spec.frames_per_step) if env.spec.suite == "atari" else 30

@@ -7,11 +7,11 @@ from typing import Any
 import lightning
 import numpy as np
 import torch
-from omegaconf import DictConfig
 
 from rlmem.analysis.map_data import MapData, make_map_data
 from rlmem.callbacks.records import MetricsLogger
 from rlmem.collect.collector import EnvStepStream
+from rlmem.config.schema import TrainSettings
 from rlmem.errors import UserError
 from rlmem.integrations.wandb_dashboard import MAP
 from rlmem.memories.gwr.map import MapStorage
@@ -72,7 +72,7 @@ def reach(activation_threshold: float, contexts: int) -> float | None:
     return float(-math.log(activation_threshold) * alphas.sum()) or None
 
 
-def map_title(cfg: DictConfig, data: MapData, env_steps: int) -> str:
+def map_title(cfg: TrainSettings, data: MapData, env_steps: int) -> str:
     """Environment, memory, nodes and env steps."""
     thresholds = f"a_T {cfg.threshold.activation:g}, h_T {cfg.threshold.habituation:g}"
     return (
@@ -109,7 +109,7 @@ class MapImages(lightning.Callback):
 
     def __init__(
         self,
-        cfg: DictConfig,
+        cfg: TrainSettings,
         run_dir: Path,
         stream: EnvStepStream,
         memory: ReplayMemory,
@@ -148,7 +148,7 @@ class MapImages(lightning.Callback):
 
 
 def map_images(
-    cfg: DictConfig,
+    cfg: TrainSettings,
     run_dir: Path,
     stream: EnvStepStream,
     loggers: list[MetricsLogger],

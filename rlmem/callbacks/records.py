@@ -19,6 +19,7 @@ from tensordict import TensorDict
 from rlmem.callbacks.diagnostics import ReplayDiagnostics
 from rlmem.collect.collector import EnvStepStream
 from rlmem.collect.rollout import EvaluationResult
+from rlmem.registry import part
 
 EPISODE_COLUMNS = ["env_steps", "episode", "return", "length", "seconds"]
 EVALUATION_COLUMNS = ["env_steps", "episode", "return", "length"]
@@ -36,6 +37,11 @@ class MetricsLogger(Protocol):
 
     def close(self, status: str, summary: dict[str, Any]) -> None:
         """The run is over."""
+
+
+@part("logger", "csv")
+def files_only(settings: Any, run: Any, run_dir: Path, name: str) -> None:
+    """No logger: the run's files are written whatever loggers are chosen."""
 
 
 class CsvFile:
@@ -245,8 +251,8 @@ class Recorder(lightning.Callback):
     def _learning(self, outputs: dict[str, Any]) -> dict[str, Any]:
         """What the newest minibatch was like; empty cells before learning starts."""
         own: dict[str, Any] = {}
-        for part in self.stream.memory.transforms:
-            own |= part.metrics()
+        for transform in self.stream.memory.transforms:
+            own |= transform.metrics()
         if self.diagnostics:
             return self.diagnostics.columns() | own
         return {"loss": float(outputs["loss"][-1]) if outputs else None, **own}

@@ -6,17 +6,18 @@ to (`resume` is ignored without a word), so each segment of a resumed run is a W
 the same id. The CSV files hold the whole.
 """
 
+import copy
 import json
 import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
-
 from rlmem.callbacks.checkpoint import find_checkpoint, read_manifest
+from rlmem.config.schema import TrainSettings
 from rlmem.errors import UserError
 from rlmem.integrations.wandb_dashboard import (
     MEMORY_TABLE,
@@ -25,6 +26,8 @@ from rlmem.integrations.wandb_dashboard import (
     VIDEO,
     has_key,
 )
+from rlmem.registry import part
+from rlmem.settings import Settings, setting
 
 FLUSH_SECONDS = 1.0  # a kill loses what W&B has not written; by default that is up to 15 s
 MODEL_FILES = (
@@ -49,25 +52,21 @@ def next_segment(run_dir: Path) -> tuple[str, int]:
     return run_id, segment
 
 
-def _is_map(cfg: DictConfig) -> bool:
-    return "metric" in cfg.memory  # the other memories read no threshold
-
-
-def default_group(cfg: DictConfig) -> str:
+def default_group(cfg: TrainSettings) -> str:
     """Environment, memory and what tells sweeps of one memory apart, but not the seed."""
     parts = [cfg.env.name, cfg.memory.name]
-    if _is_map(cfg):
+    if cfg.memory.part.cls.is_map:
         parts.append(f"{cfg.threshold.activation:g}-{cfg.threshold.habituation:g}")
     if cfg.memory.budget is not None:
         parts.append(str(cfg.memory.budget))
     return "/".join(parts)
 
 
-def plain_config(cfg: DictConfig) -> dict[str, Any]:
+def plain_config(cfg: TrainSettings) -> dict[str, Any]:
     """The configuration as W&B can filter it: no lists, and no keys that the run did not read."""
-    config: dict[str, Any] = OmegaConf.to_container(cfg, resolve=True)  # type: ignore[assignment]
+    config = copy.deepcopy(cfg.values)
     del config["env"]["recommended"]  # other keys were filled from it
-    if not _is_map(cfg):
+    if not cfg.memory.part.cls.is_map:
         del config["threshold"]
     return _without_lists(config)
 
@@ -93,11 +92,25 @@ def _staged_in(folder: Path) -> Iterator[None]:
             del os.environ["WANDB_DATA_DIR"]
 
 
+@dataclass(kw_only=True)
+class WandbSettings(Settings):
+    """Weights & Biases."""
+
+    project: str = setting(free=True)
+    entity: str | None = setting(free=True)
+    mode: str | None = setting(choices=("online", "offline", "disabled"), free=True)
+    group: str | None = setting(free=True)
+    tags: list[str] = setting(free=True)
+    log_model: bool = setting(free=True)
+
+
+@part("logger", "wandb", settings=WandbSettings)
 class WandbLogger:
     """Sends rows to one W&B run, started at the first row.
 
     Args:
-        cfg: the whole configuration; `logger.wandb` names project, entity, group, tags and mode.
+        settings: project, entity, group, tags and mode.
+        cfg: those of the run.
         run_dir: W&B's own files go into its `wandb/`.
         name: of the W&B run.
 
@@ -105,11 +118,14 @@ class WandbLogger:
         UserError: wandb is not installed.
     """
 
-    def __init__(self, cfg: DictConfig, run_dir: Path, name: str) -> None:
+    def __init__(
+        self, settings: WandbSettings, cfg: TrainSettings, run_dir: Path, name: str
+    ) -> None:
         try:
             import wandb
         except ImportError:
             raise UserError("logger=wandb needs wandb: pip install 'rlmem[wandb]'") from None
+        self._options = settings
         self._wandb, self._cfg, self._run_dir, self._name = wandb, cfg, run_dir.absolute(), name
         self._run: Any = None
         self._id = ""
@@ -117,7 +133,7 @@ class WandbLogger:
         self._from_env_steps = read_manifest(checkpoint)["env_steps"] if checkpoint else 0
 
     def _mode(self) -> str:
-        chosen = self._cfg.logger.wandb.mode or os.environ.get("WANDB_MODE")
+        chosen = self._options.mode or os.environ.get("WANDB_MODE")
         return chosen or ("online" if has_key(self._wandb) else "offline")
 
     def _start(self) -> Any:
@@ -137,7 +153,7 @@ class WandbLogger:
         return run
 
     def _init(self, segment: int, mode: str) -> Any:
-        cfg, options = self._cfg, self._cfg.logger.wandb
+        cfg, options = self._cfg, self._options
         tags = dict.fromkeys([cfg.memory.name, cfg.env.name, cfg.agent.name, *options.tags])
         this = {"id": self._id, "segment": segment, "from_env_steps": self._from_env_steps}
         return self._wandb.init(
@@ -180,7 +196,7 @@ class WandbLogger:
             return
         with _staged_in(self._run_dir / "wandb"):
             self._run.log({"env_steps": summary["env_steps"], **self._tables(summary)})
-            if status == "finished" and self._cfg.logger.wandb.log_model:
+            if status == "finished" and self._options.log_model:
                 self._run.log_artifact(self._model(summary))
         plain = {k: v for k, v in summary.items() if isinstance(v, (int, float, str))}
         self._run.summary.update(plain)
@@ -193,8 +209,8 @@ class WandbLogger:
         total = max(1, sum(components.values()))
         rows = [[name, size, size / total] for name, size in components.items()]
         tables = {MEMORY_TABLE: table(columns=["component", "bytes", "share"], data=rows)}
-        if _is_map(self._cfg) and summary["eval_return_mean"] is not None:
-            values = {**self._cfg.threshold, **summary}
+        if self._cfg.memory.part.cls.is_map and summary["eval_return_mean"] is not None:
+            values = {**asdict(self._cfg.threshold), **summary}
             row = [values[column] for column in THRESHOLD_COLUMNS]
             tables[THRESHOLD_TABLE] = table(columns=list(THRESHOLD_COLUMNS), data=[row])
         return tables

@@ -21,17 +21,16 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from rlmem.config import objective, sweep
+from rlmem.config import objective, plugins, sweep
 from rlmem.config.errors import explain
-from rlmem.config.plugins import set_defaults
-from rlmem.config.schema import CONF_DIR, register
+from rlmem.config.schema import CONF_DIR
 from rlmem.config.validate import check, check_evaluate, check_output_dir
 from rlmem.errors import UserError
 
 __all__ = ["CONF_DIR", "check", "check_evaluate", "check_output_dir", "compose", "run_hydra"]
 
 _FULL_ERROR = "HYDRA_FULL_ERROR"
-_CHECKS: dict[str, Callable[[DictConfig], None]] = {"train": check, "evaluate": check_evaluate}
+_CHECKS: dict[str, Callable[[DictConfig], Any]] = {"train": check, "evaluate": check_evaluate}
 _USER_MISTAKE, _CRASH, _INTERRUPTED = 2, 1, 130
 
 
@@ -59,7 +58,6 @@ def quote_paths(override: str) -> str:
 
 
 # At import, because a sweep's worker processes get here only by unpickling the task.
-register()
 objective.register()
 OmegaConf.register_new_resolver("rlmem.safe_name", safe_name, replace=True)
 
@@ -72,7 +70,7 @@ def compose(config_name: str, overrides: Sequence[str] = ()) -> DictConfig:
     Raises:
         UserError: an override is wrong.
     """
-    given = list(overrides)
+    given = plugins.load(overrides)
     extra = [] if config_name != "train" else ["paths.output_dir=."]
     with hydra.initialize_config_dir(str(CONF_DIR), version_base="1.3"):
         try:
@@ -91,7 +89,7 @@ class JobFailedError(Exception):
 class _Job:
     """The task with its check; picklable, because launchers send it to worker processes."""
 
-    def __init__(self, task: Callable[[DictConfig], Any], config_name: str, show: bool) -> None:
+    def __init__(self, task: Callable[[Any], Any], config_name: str, show: bool) -> None:
         self.task = task
         self.config_name = config_name
         self.show = show  # tracebacks for user errors too
@@ -102,10 +100,11 @@ class _Job:
         folder = Path(HydraConfig.get().runtime.output_dir)
         sweep.clear_error(folder)
         try:
-            _CHECKS[self.config_name](cfg)
+            settings = _CHECKS[self.config_name](cfg)
             if self.config_name == "train":
-                check_output_dir(cfg.paths.output_dir)
-            return self.task(cfg)
+                settings.overrides = list(HydraConfig.get().overrides.task)
+                check_output_dir(settings.paths.output_dir)
+            return self.task(settings)
         except Exception as exc:
             if HydraConfig.get().mode == RunMode.RUN:
                 self.error = exc  # raised by Hydra it would come with lines of Hydra's own
@@ -131,12 +130,12 @@ class _Job:
 
 
 def run_hydra(
-    task: Callable[[DictConfig], Any], config_name: str, argv: Sequence[str] | None = None
+    task: Callable[[Any], Any], config_name: str, argv: Sequence[str] | None = None
 ) -> int:
     """Compose `conf/<config_name>.yaml` with the command line and run the task on it.
 
     Args:
-        task: a module-level function of the composed, checked config.
+        task: a module-level function of the settings (`rlmem.config.schema`).
         config_name: `train` or `evaluate`.
         argv: the arguments after the program's name; `sys.argv[1:]` by default.
 
@@ -154,9 +153,10 @@ def run_hydra(
     show = debug or os.environ.get(_FULL_ERROR) == "1"
     job = _Job(task, config_name, show)
     main = hydra.main(version_base="1.3", config_path=str(CONF_DIR), config_name=config_name)
-    set_defaults()
     sweep.SweepRecord.current = None
     try:
+        arguments = plugins.load(arguments)
+        plugins.set_defaults()
         with _exceptions_come_through(), _command_line([quote_paths(a) for a in arguments]):
             main(job)()
     except JobFailedError as exc:
@@ -165,7 +165,7 @@ def run_hydra(
         _say("interrupted")
         return _INTERRUPTED
     except Exception as exc:
-        line = explain(exc, overrides)
+        line = str(exc) if isinstance(exc, UserError) else explain(exc, overrides)
         if line is not None:
             if sweep.SweepRecord.current:
                 sweep.SweepRecord.current.forget()

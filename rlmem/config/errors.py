@@ -1,11 +1,10 @@
 """Hydra's and OmegaConf's exceptions as one line that a user can act on."""
 
 import re
-from collections.abc import Iterable
-from dataclasses import fields
 from difflib import get_close_matches
 from typing import Any
 
+import yaml
 from hydra.errors import (
     CompactHydraException,
     ConfigCompositionException,
@@ -20,71 +19,12 @@ from omegaconf.errors import (
     InterpolationResolutionError,
     MissingMandatoryValue,
     OmegaConfBaseException,
-    ValidationError,
 )
 
-from rlmem.config.agents import (
-    ActorCriticNetworkConfig,
-    DDPGConfig,
-    DQNConfig,
-    QNetworkConfig,
-)
-from rlmem.config.memories import (
-    GwrMemoryConfig,
-    HerMemoryConfig,
-    MemmapStorageConfig,
-    PrioritizedSamplerConfig,
-    RankSamplerConfig,
-)
-from rlmem.config.schema import (
-    CONF_DIR,
-    AtariEnvConfig,
-    BitFlipEnvConfig,
-    GymEnvConfig,
-    MinatarEnvConfig,
-    MujocoEnvConfig,
-)
+from rlmem.config.schema import CONF_DIR
+from rlmem.errors import choose_from, did_you_mean
 
-_EXAMPLES = {
-    "env.game": "env.game=seaquest",
-    "env.id": "env.id=CartPole-v1",
-    "env.task": "env.task=Hopper",
-    "memory": "memory=gwr",
-    "env": "env=road_runner",
-    "memory.storage.directory": "memory.storage.directory=/scratch",
-    "run": "run=outputs/...",
-}
-# Which choices have keys of their own: (where the keys stand, schema, how it is chosen).
-_VARIANTS = (
-    ("env", AtariEnvConfig, "an Atari game, such as env=pong"),
-    ("env", MinatarEnvConfig, "a MinAtar game, such as env=minatar_breakout"),
-    ("env", GymEnvConfig, "a Gymnasium env, such as env=gym"),
-    ("env", MujocoEnvConfig, "a MuJoCo env, such as env=reacher"),
-    ("env", BitFlipEnvConfig, "env=bit_flip"),
-    ("agent", DQNConfig, "agent=dqn"),
-    ("agent", DDPGConfig, "agent=ddpg or agent=td3"),
-    ("agent.network", QNetworkConfig, "agent=dqn"),
-    ("agent.network", ActorCriticNetworkConfig, "agent=ddpg or agent=td3"),
-    ("memory", GwrMemoryConfig, "memory=gwr"),
-    ("memory", HerMemoryConfig, "memory=her"),
-    ("memory.storage", MemmapStorageConfig, "memory/storage=memmap"),
-    ("memory.sampler", RankSamplerConfig, "memory/sampler=rank"),
-    ("memory.sampler", PrioritizedSamplerConfig, "memory/sampler=prioritized"),
-)
-_TYPES = {"Integer": "a whole number", "Float": "a number", "Boolean": "true or false"}
-
-
-def did_you_mean(word: str, names: Iterable[str]) -> str:
-    """`; did you mean X?` for the name nearest to `word`, or nothing if none is near."""
-    near = get_close_matches(word, list(names), n=1, cutoff=0.6)
-    return f"; did you mean {near[0]}?" if near else ""
-
-
-def choose_from(word: str, names: Iterable[str]) -> str:
-    """`; did you mean X? Available: X, Y, Z`: the ending of a message about an unknown name."""
-    names = sorted(names)
-    near = did_you_mean(word, names)
-    return f"{near or ';'} {'Available' if near else 'available'}: {', '.join(names)}"
+_EXAMPLES = {"memory": "memory=gwr", "env": "env=road_runner", "run": "run=outputs/..."}
 
 
 def explain(exc: BaseException, overrides: list[str]) -> str | None:
@@ -130,7 +70,7 @@ def _given(key: str, overrides: list[str]) -> str:
     return key
 
 
-def _groups() -> list[str]:
+def config_groups() -> list[str]:
     """The names of the config groups, as overrides write them."""
     folders = (d.relative_to(CONF_DIR).as_posix() for d in CONF_DIR.rglob("*") if d.is_dir())
     return [f for f in folders if not f.startswith(("hydra", "_"))]
@@ -201,9 +141,9 @@ def _unused_group(group: str, overrides: list[str]) -> str:
     parent, _, name = group.rpartition("/")
     if group == "env/protocol":
         return f"{given}: only Atari games have a protocol, such as env=pong; leave it out here"
-    if parent in _groups() and group in _groups():
+    if parent in config_groups() and group in config_groups():
         return f"{given}: the chosen {parent} has no {name}; leave it out"
-    return f"{given}: no such group{did_you_mean(group, _groups())}"
+    return f"{given}: no such group{did_you_mean(group, config_groups())}"
 
 
 def _value(exc: OmegaConfBaseException, overrides: list[str]) -> str:
@@ -222,31 +162,7 @@ def _value(exc: OmegaConfBaseException, overrides: list[str]) -> str:
         return f"{key} is not set; give it, such as {_EXAMPLES.get(key, f'{key}=...')}"
     if isinstance(exc, InterpolationResolutionError):
         return f"{given}: {_first_line(exc)}"
-    if isinstance(exc, ValidationError):
-        return f"{given}: {_wrong_type(key, _first_line(exc), given)}"
     return f"{given}: {_first_line(exc)}"
-
-
-def _wrong_type(key: str, message: str, given: str) -> str:
-    value = given.partition("=")[2]
-    if converted := re.search(r"could not be converted to (\w+)", message):
-        number = re.fullmatch(r"[\d.]+e?\+?\d*", value)
-        whole = f"; write {int(float(value))}" if number and float(value).is_integer() else ""
-        return f"must be {_TYPES.get(converted[1], converted[1])}{whole}"
-    if "is not a valid bool" in message:
-        return f"must be {_TYPES['Boolean']}"
-    if "is not Optional" in message:
-        return "must have a value, null is none"
-    if "is not a ListConfig" in message:
-        return f"must be a list, such as {key}=[{value}]"
-    if "is not a subclass" in message:
-        group = key.replace(".", "/")
-        if group in _groups():
-            return f"{key} is a group; write {group}={value}"
-        return f"{key} is a set of keys; write {key}.<key>=..."
-    if "to string" in message:
-        return "must be a text"
-    return message
 
 
 def _unknown_key(given: str, key: str, parent: DictConfig | None) -> str:
@@ -254,13 +170,10 @@ def _unknown_key(given: str, key: str, parent: DictConfig | None) -> str:
     if prefix == "env.kwargs":
         return f"{given}: the env's own arguments take a plus: +{key}=..."
     if "/" in key:
-        return f"{given}: no such group{did_you_mean(key, _groups())}"
+        return f"{given}: no such group{did_you_mean(key, config_groups())}"
     where = f"no such key in {prefix}" if prefix else "no such key"
-    owners = [who for at, cls, who in _VARIANTS if at == prefix and _has(cls, name)]
-    if prefix == "logger" and name in _options("logger"):
-        owners = [f"logger={name}"]
-    if owners:
-        return f"{given}: {where} as chosen; it goes with {' or '.join(owners)}"
+    if others := goes_with(key):
+        return f"{given}: {where} as chosen{others}"
     siblings = [] if parent is None else [str(k) for k in parent]
     dotted = {s: f"{prefix}.{s}" if prefix else s for s in siblings}
     if near := get_close_matches(name, siblings, n=1, cutoff=0.6):
@@ -269,14 +182,46 @@ def _unknown_key(given: str, key: str, parent: DictConfig | None) -> str:
     same_name = [k for k in known if k.split(".")[-1] == name]
     if same_name:
         return f"{given}: {where}; did you mean {' or '.join(same_name[:3])}?"
-    ending = did_you_mean(key, [k for k in (*known, *_groups()) if not key.startswith(f"{k}.")])
+    ending = did_you_mean(
+        key, [k for k in (*known, *config_groups()) if not key.startswith(f"{k}.")]
+    )
     if not ending and prefix:
         ending = f"; its keys: {', '.join(sorted(siblings))}"
     return f"{given}: {where}{ending or '; --help lists the groups, --cfg job every key'}"
 
 
-def _has(schema: type, name: str) -> bool:
-    return name in {f.name for f in fields(schema)}
+def goes_with(key: str) -> str:
+    """`; it goes with memory=her`: the options of a group that have a key, or nothing."""
+    path = key.split(".")
+    found: list[str] = []
+    for depth in range(1, len(path)):
+        group = "/".join(path[:depth])
+        nodes = {name: _content(group, name) for name in _options(group)}
+        owners = {name for name, node in nodes.items() if _holds(node, path, depth)}
+        # Not those that have it from another one, by their defaults list.
+        found += [
+            f"{group}={name}"
+            for name in sorted(owners)
+            if not owners & {str(base) for base in nodes[name].get("defaults", [])}
+        ]
+    return f"; it goes with {' or '.join(found)}" if found else ""
+
+
+def _content(group: str, name: str) -> dict[str, Any]:
+    text = (CONF_DIR / group / f"{name}.yaml").read_text()
+    content = yaml.safe_load(text) or {}
+    if text.startswith("# @package _global_"):
+        content = {**content.get(group, {}), "defaults": content.get("defaults", [])}
+    return content
+
+
+def _holds(node: Any, path: list[str], depth: int) -> bool:
+    """Whether the content of an option has the key of a dotted path below its group."""
+    for name in path[depth:]:
+        if not isinstance(node, dict) or name not in node:
+            return False
+        node = node[name]
+    return True
 
 
 def _all_keys(node: Any, prefix: str = "") -> list[str]:

@@ -1,17 +1,78 @@
-"""Our defaults for Hydra's launchers and sweepers, from conf/hydra/plugins/.
+"""Parts from outside as options of the config groups, and our defaults for Hydra's own plugins.
 
-Hydra takes no yaml that is named as a plugin's own configuration, so they are merged into that.
+A part that a user's module declares needs no yaml: its option is made of its settings' defaults. A
+folder `conf/` beside the module is looked at too, so that a part may have one all the same.
 """
 
+import sys
+from collections.abc import Sequence
+from dataclasses import MISSING, Field, fields
+from pathlib import Path
+from typing import Any
+
+import yaml
 from hydra.core.config_store import ConfigStore
 from hydra.core.plugins import Plugins
 from omegaconf import OmegaConf
 
+from rlmem import registry
 from rlmem.config.schema import CONF_DIR
+from rlmem.registry import Part
+from rlmem.settings import has_default
+
+_MANY = ("logger", "callbacks")  # groups of which several options can be chosen at once
+
+
+def load(arguments: Sequence[str]) -> list[str]:
+    """Import what `plugins=[...]` names and what installed packages declare, and store its options.
+
+    Returns:
+        The arguments, with the plugins' own folders of yamls among Hydra's.
+
+    Raises:
+        UserError: a module cannot be imported.
+    """
+    registry.load_entry_points()
+    named = [a.partition("=")[2] for a in arguments if a.lstrip("+").startswith("plugins=")]
+    given = yaml.safe_load(named[-1]) if named else []
+    registry.load_plugins([given] if isinstance(given, str) else given or [])
+    folders = []
+    for part in registry.from_outside():
+        folder = Path(str(sys.modules[part.module].__file__)).parent / "conf"
+        if (folder / part.group / f"{part.name}.yaml").is_file():
+            folders.append(f"file://{folder}")
+        elif (CONF_DIR / part.group).is_dir() and not _has_yaml(part):
+            ConfigStore.instance().store(
+                group=part.group, name=part.name, node=option(part), provider=part.module
+            )
+    own = [f"hydra.searchpath=[{','.join(dict.fromkeys(folders))}]"] if folders else []
+    return [*arguments, *own]
+
+
+def _has_yaml(part: Part) -> bool:
+    return (CONF_DIR / part.group / f"{part.name}.yaml").is_file()
+
+
+def option(part: Part) -> dict[str, Any]:
+    """The content of a part's option, as a yaml of it would have it."""
+    keys = {f.name: _default(f) for f in fields(part.settings) if f.init and has_default(f)}
+    if part.group in _MANY:
+        return {part.name: keys}
+    named = {"name": part.name} if "name" in {f.name for f in fields(part.settings)} else {}
+    extends = part.settings.extends
+    defaults = {"defaults": [extends, "_self_"]} if extends else {}
+    return {**defaults, **named, "kind": part.name, **keys}
+
+
+def _default(f: Field) -> Any:
+    return f.default if f.default_factory is MISSING else f.default_factory()
 
 
 def set_defaults() -> None:
-    """Merge conf/hydra/plugins/<group>/<name>.yaml into hydra/<group>=<name>, where installed."""
+    """Merge conf/hydra/plugins/<group>/<name>.yaml into hydra/<group>=<name>, where installed.
+
+    Hydra takes no yaml that is named as a plugin's own configuration, so they are merged into that.
+    """
     Plugins.instance()  # imports the plugins, which then store their configurations
     store = ConfigStore.instance()
     for file in sorted((CONF_DIR / "hydra" / "plugins").glob("*/*.yaml")):

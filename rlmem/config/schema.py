@@ -1,267 +1,134 @@
-"""Where `conf/` lies, and the types behind its groups: a misspelt key fails by its name.
+"""Where `conf/` lies, and the keys that are no part's own: how long, how often, what is written.
 
-The dataclasses hold types only; every value, its unit and its meaning stand once, in `conf/`.
-Where a group's options differ in their keys (memory, sampler, env), an option's yaml names its
-own subclass in its defaults list (`/gwr_schema@_here_`), and OmegaConf accepts a subclass where
-the base class is declared. Fields without a default are mandatory: `???` until a yaml fills them.
+The dataclasses hold types and ranges only; every value, its unit and its meaning stand once, in
+`conf/`. What agents, memories, environments and other parts have of keys, they declare themselves
+(`rlmem.registry`): here stands only where in the configuration they are.
 """
 
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hydra.core.config_store import ConfigStore
-
-from rlmem.config.agents import AgentConfig, DDPGConfig, DQNConfig
-from rlmem.config.memories import (
-    GwrMemoryConfig,
-    HerMemoryConfig,
-    MedqnMemoryConfig,
-    MemmapStorageConfig,
-    MemoryConfig,
-    PrioritizedSamplerConfig,
-    RankSamplerConfig,
-)
+from rlmem.settings import Settings, part_of, parts_of, setting
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 # Installed, conf/ is the package rlmem.conf; in a checkout it stands beside the package.
 CONF_DIR = next((d for d in (_PACKAGE / "conf", _PACKAGE.parent / "conf") if d.is_dir()), _PACKAGE)
 
 
-@dataclass
-class ThresholdConfig:
-    """GWR's two thresholds."""
+@dataclass(kw_only=True)
+class ThresholdSettings(Settings):
+    """GWR's two thresholds, which sweeps are over."""
 
-    activation: float
-    habituation: float
-
-
-@dataclass
-class RecommendedDQNConfig:
-    """What suits DQN on an env."""
-
-    hidden: list[int]
-    lr: float
-    adam_eps: float
-    batch_size: int
-    train_every: int
-    target_update_every: int
-    epsilon_end: float
-    epsilon_decay_steps: int
-    max_grad_norm: float | None
+    activation: float = setting(above=0, at_most=1)
+    habituation: float = setting(above=0, at_most=1)
 
 
-@dataclass
-class RecommendedConfig:
-    """What suits an env; agent, memory and trainer read it unless they are overridden."""
-
-    gamma: float
-    learning_starts: int
-    updates_per_step: int
-    capacity: int
-    max_env_steps: int
-    dqn: RecommendedDQNConfig
+def _rounds(value: Any) -> str | None:
+    fits = value == "auto" or (type(value) is int and value >= 1)
+    return None if fits else "auto or a whole number from 1"
 
 
-@dataclass
-class EnvConfig:
-    """The keys that every suite has."""
-
-    name: str
-    suite: str
-    num_envs: int
-    reward_clip: bool
-    terminal_reward: float | None
-    recommended: RecommendedConfig
+def _compile(value: Any) -> str | None:
+    return None if value in (True, False, "auto") else "true, false or auto"
 
 
-@dataclass
-class ProtocolConfig:
-    """Rules of an Atari evaluation."""
-
-    name: str
-    sticky: float
-    noop_max: int
-    fire_reset: bool
-    episodic_life: bool
-    max_frames: int
-
-
-@dataclass
-class AtariEnvConfig(EnvConfig):
-    """An Arcade Learning Environment game."""
-
-    game: str
-    stack: int
-    frame_skip: int
-    screen_size: int
-    protocol: ProtocolConfig
-
-
-@dataclass
-class GymEnvConfig(EnvConfig):
-    """A Gymnasium env."""
-
-    id: str
-    max_episode_steps: int | None
-    kwargs: dict[str, Any]
-    action_levels: int | None
-
-
-@dataclass
-class BitFlipEnvConfig(GymEnvConfig):
-    """Bits to flip into a goal."""
-
-    bits: int
-
-
-@dataclass
-class MujocoEnvConfig(GymEnvConfig):
-    """A MuJoCo task of Gymnasium, in one of its versions."""
-
-    task: str
-    version: str
-
-
-@dataclass
-class MinatarEnvConfig(EnvConfig):
-    """A MinAtar game."""
-
-    game: str
-    sticky: float
-    max_episode_steps: int | None
-
-
-@dataclass
-class TrainerConfig:
+@dataclass(kw_only=True)
+class TrainerSettings(Settings):
     """How long and on what a run trains."""
 
-    max_env_steps: int
-    max_episodes: int | None
-    rounds: Any  # a union fails to merge in OmegaConf 2.3; check() holds it to auto or a number
-    accelerator: str
-    precision: str
-    threads: int | None
+    max_env_steps: int = setting(at_least=1, free=True)
+    max_episodes: int | None = setting(at_least=1, free=True)
+    rounds: Any = setting(check=_rounds, free=True)
+    compile: Any = setting(False, check=_compile)
+    accelerator: str = setting(choices=("auto", "cpu", "gpu"))
+    precision: str = setting(choices=("32-true", "bf16-mixed"))
+    threads: int | None = setting(at_least=1, free=True)
 
 
-@dataclass
-class EvaluationConfig:
+@dataclass(kw_only=True)
+class EvaluationSettings(Settings):
     """Evaluation episodes during and after training."""
 
-    every: int | None
-    episodes: int
-    epsilon: float
-    video: bool
+    every: int | None = setting(at_least=1, free=True)
+    episodes: int = setting(at_least=1, free=True)
+    epsilon: float = setting(at_least=0, at_most=1, free=True)
+    video: bool = setting(free=True)
 
 
 @dataclass
-class CheckpointConfig:
+class CheckpointSettings(Settings):
     """Resumable checkpoints."""
 
-    every: int
-    reseed_every: int
-    keep_memory_when_finished: bool
+    every: int = setting(at_least=1, free=True)
+    reseed_every: int = setting()
+    keep_memory_when_finished: bool = setting(free=True)
 
 
 @dataclass
-class ObjectiveConfig:
-    """What a search over hyper-parameters optimizes."""
-
-    kind: str
-    budget: Any  # a union fails to merge in OmegaConf 2.3; check() holds it to null or a size
-
-
-@dataclass
-class LogConfig:
+class LogSettings(Settings):
     """Metrics rows, pictures and the progress bar."""
 
-    every: int
-    diagnostics: bool
-    map_every: int | None
-    progress: bool
+    every: int = setting(at_least=1, free=True)
+    diagnostics: bool = setting(free=True)
+    map_every: int | None = setting(at_least=1, free=True)
+    progress: bool = setting(free=True)
 
 
 @dataclass
-class LoggerConfig:
-    """A chosen logger; csv has no keys."""
-
-
-@dataclass
-class WandbLoggerConfig(LoggerConfig):
-    """Weights & Biases."""
-
-    project: str
-    entity: str | None
-    mode: str | None
-    group: str | None
-    tags: list[str]
-    log_model: bool
-
-
-@dataclass
-class PathsConfig:
+class PathsSettings(Settings):
     """Where a run writes."""
 
-    output_dir: str | None  # None only where no job runs, as in --cfg job --resolve
+    output_dir: str = setting(free=True)
 
 
-@dataclass
-class TrainConfig:
-    """The config of `train.py`."""
+@dataclass(kw_only=True)
+class TrainSettings(Settings):
+    """The settings of a run.
 
-    seed: int
-    label: str | None
-    resume: str | None
-    debug: bool
-    agent: AgentConfig
-    memory: MemoryConfig
-    threshold: ThresholdConfig
-    env: EnvConfig
-    trainer: TrainerConfig
-    evaluation: EvaluationConfig
-    checkpoint: CheckpointConfig
-    objective: ObjectiveConfig
-    log: LogConfig
-    paths: PathsConfig
-    logger: dict[str, LoggerConfig] = field(default_factory=dict)  # the chosen ones, by name
+    Attributes:
+        values: the same, as plain resolved containers: what config.yaml holds.
+        overrides: that the run was asked for with; `resume=<run directory>` repeats them.
+    """
 
-
-@dataclass
-class EvaluateConfig:
-    """The config of `evaluate.py`."""
-
-    mode: str
-    run: str
-    episodes: int
-    epsilon: float | None
-    video: bool
-    seed: int | None
-    checkpoint: str
-    runs: list[str]
-    sweep: Any  # a path or a list of them; check_evaluate() holds it to that
-    outsiders: Any
-    out: str | None
-    project: str
-    entity: str | None
-    debug: bool
+    # What needs no part's module stands first: its mistakes are told at once.
+    seed: int = setting(at_least=0, at_most=2**32 - 1)
+    label: str | None = setting(free=True)
+    resume: str | None = setting(free=True)
+    plugins: list[str] = setting([], free=True)
+    debug: bool = setting(free=True)
+    threshold: ThresholdSettings = setting()
+    trainer: TrainerSettings = setting()
+    evaluation: EvaluationSettings = setting()
+    checkpoint: CheckpointSettings = setting()
+    log: LogSettings = setting()
+    paths: PathsSettings = setting()
+    objective: Any = part_of("objective")
+    env: Any = part_of("env", by=("kind", "suite"))
+    agent: Any = part_of("agent", by=("kind", "name"))
+    memory: Any = part_of("memory")
+    logger: dict[str, Any] = parts_of("logger")
+    callbacks: dict[str, Any] = parts_of("callbacks")
+    values: dict[str, Any] = field(init=False, repr=False, default_factory=dict)
+    overrides: list[str] = field(init=False, repr=False, default_factory=list)
 
 
-def register() -> None:
-    """Put the schemas under the names that `conf/` uses in its defaults lists."""
-    store = ConfigStore.instance().store
-    store(name="train_schema", node=TrainConfig, provider="rlmem")
-    store(name="evaluate_schema", node=EvaluateConfig, provider="rlmem")
-    store(name="gwr_schema", node=GwrMemoryConfig, provider="rlmem")
-    store(name="her_schema", node=HerMemoryConfig, provider="rlmem")
-    store(name="medqn_schema", node=MedqnMemoryConfig, provider="rlmem")
-    store(name="dqn_schema", node=DQNConfig, provider="rlmem")
-    store(name="ddpg_schema", node=DDPGConfig, provider="rlmem")
-    store(name="wandb_schema", node=WandbLoggerConfig, provider="rlmem")
-    store(name="rank_schema", node=RankSamplerConfig, provider="rlmem")
-    store(name="memmap_schema", node=MemmapStorageConfig, provider="rlmem")
-    store(name="prioritized_schema", node=PrioritizedSamplerConfig, provider="rlmem")
-    store(name="atari_schema", node=AtariEnvConfig, provider="rlmem")
-    store(name="gym_schema", node=GymEnvConfig, provider="rlmem")
-    store(name="bit_flip_schema", node=BitFlipEnvConfig, provider="rlmem")
-    store(name="mujoco_schema", node=MujocoEnvConfig, provider="rlmem")
-    store(name="minatar_schema", node=MinatarEnvConfig, provider="rlmem")
+@dataclass(kw_only=True)
+class EvaluateSettings(Settings):
+    """The settings of `evaluate.py`."""
+
+    mode: str = setting(choices=("score", "map", "report", "status", "plot", "dashboard"))
+    run: str = setting()
+    episodes: int = setting(at_least=1)
+    epsilon: float | None = setting(at_least=0, at_most=1)
+    video: bool = setting()
+    seed: int | None = setting(at_least=0, at_most=2**32 - 1)
+    checkpoint: str = setting(choices=("last", "best"))
+    runs: list[str] = setting()
+    sweep: Any = setting()
+    outsiders: Any = setting()
+    out: str | None = setting()
+    project: str = setting()
+    entity: str | None = setting()
+    plugins: list[str] = setting([])
+    debug: bool = setting()

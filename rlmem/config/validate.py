@@ -1,74 +1,83 @@
-"""What types cannot say: ranges, names and combinations, checked before anything is built."""
+"""From a composed configuration to settings: every key checked, before anything is built."""
 
 import os
 import tempfile
-from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from rlmem.config.combinations import (
-    check_agent,
-    check_consolidation,
-    check_hindsight,
-    check_memory,
-    check_schedule,
-    get,
-)
-from rlmem.config.errors import choose_from, did_you_mean, explain
-from rlmem.config.objective import check_objective
-from rlmem.config.ranges import EVALUATE_NAMES, EVALUATE_RANGES, TRAIN_NAMES, TRAIN_RANGES, Range
+from rlmem import registry
+from rlmem.config.errors import explain, goes_with
+from rlmem.config.schema import EvaluateSettings, TrainSettings
 from rlmem.errors import UserError
+from rlmem.settings import UnknownKeyError, all_parts, fill
 
 
-def check(cfg: DictConfig) -> None:
-    """Check a training config, fully composed.
+def check(cfg: DictConfig) -> TrainSettings:
+    """The settings of a training config, fully composed.
 
     Raises:
         UserError: the first key whose value cannot work, and what would.
     """
-    _check_keys(cfg)
-    values = _resolve(cfg, throw_on_missing=True)
+    values = _resolve(cfg)
     if values["paths"]["output_dir"] is None:
         raise UserError("paths.output_dir=null: a run needs a folder; leave the key out")
-    _check_ranges(values, TRAIN_RANGES)
-    _check_names(values, TRAIN_NAMES)
-    check_memory(values)
-    check_consolidation(values)
-    check_hindsight(values)
-    check_agent(values["agent"], values["env"])
-    check_schedule(values)
-    check_objective(values["objective"])
+    registry.load_plugins(values.get("plugins") or [])
+    return read_settings(values)
 
 
-def check_evaluate(cfg: DictConfig) -> None:
-    """Check the config of `evaluate.py`.
+def read_settings(values: dict[str, Any], *, lenient: bool = False) -> TrainSettings:
+    """The settings of plain values, such as those of a run's config.yaml.
+
+    Args:
+        lenient: the values are of a saved run, which another version may have written: what they
+            lack is today's default, and keys that are unknown today are passed over.
+
+    Raises:
+        UserError: a value cannot work.
+    """
+    try:
+        settings = fill(TrainSettings, values, lenient=lenient)
+    except UnknownKeyError as error:
+        raise UserError(f"{error}{goes_with(error.key)}") from None
+    settings.values = values
+    for chosen in all_parts(settings):
+        needs = getattr(chosen.part and chosen.part.cls, "check", None)
+        if needs is not None:
+            needs(chosen, settings)
+    _check_schedule(settings)
+    return settings
+
+
+def check_evaluate(cfg: DictConfig) -> EvaluateSettings:
+    """The settings of `evaluate.py`.
 
     Raises:
         UserError: the first key whose value cannot work, and what would.
     """
-    _check_keys(cfg)
-    values = _resolve(cfg, throw_on_missing=False)
-    _check_ranges(values, EVALUATE_RANGES)
-    _check_names(values, EVALUATE_NAMES)
-    if values["mode"] in ("score", "map") and values["run"] == "???":
+    values = _resolve(cfg, missing_ok=("run",))
+    settings = fill(EvaluateSettings, {**values, "run": values["run"].replace("???", "")})
+    if settings.mode in ("score", "map") and not settings.run:
         raise UserError("run is not set; give the run directory, such as run=outputs/...")
-    if values["mode"] == "plot" and not values["runs"]:
+    if settings.mode == "plot" and not settings.runs:
         raise UserError("runs=[]: nothing to plot; give run directories, such as runs=[a,b]")
     for key in ("sweep", "outsiders"):
-        value = values[key]
+        value = getattr(settings, key)
         if not isinstance(value, str) and not (
             isinstance(value, list) and all(isinstance(part, str) for part in value)
         ):
             raise UserError(f"{key}={value}: must be a path or a list of them, such as [a,b]")
-    if values["mode"] in ("report", "status") and not values["sweep"]:
+    if settings.mode in ("report", "status") and not settings.sweep:
         raise UserError(
             "sweep=[]: nothing to look at; give the folder of a sweep, such as "
             "sweep=multirun/2026-01-01_12-00-00, or several: sweep=[a,b]"
         )
+    registry.load_plugins(settings.plugins)
+    return settings
 
 
 def check_output_dir(
@@ -95,42 +104,61 @@ def check_output_dir(
         ) from exc
 
 
-def _resolve(cfg: DictConfig, throw_on_missing: bool) -> dict[str, Any]:
+def _resolve(cfg: DictConfig, missing_ok: tuple[str, ...] = ()) -> dict[str, Any]:
+    for key in _missing(cfg):
+        if key in missing_ok:
+            continue
+        raise UserError(f"{key} is not set; give it, such as {key}={_example(cfg, key)}")
     try:
-        values = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=throw_on_missing)
+        values = OmegaConf.to_container(cfg, resolve=True)
     except OmegaConfBaseException as exc:
         raise UserError(explain(exc, [])) from exc
     assert isinstance(values, dict)
     return {str(key): value for key, value in values.items()}
 
 
-def _check_keys(cfg: DictConfig, prefix: str = "") -> None:
-    """Keys forced in with + or ++ that no schema knows: nothing would read them."""
-    schema = OmegaConf.get_type(cfg)
-    known = [f.name for f in fields(schema)] if is_dataclass(schema) else [str(k) for k in cfg]
-    for name in map(str, cfg):
-        key = f"{prefix}{name}"
-        if name not in known:
-            near = did_you_mean(name, known).replace("mean ", f"mean {prefix}")
-            raise UserError(f"+{key}: no such key, nothing reads it{near or '; leave it out'}")
-        child = cfg._get_node(name)
-        if isinstance(child, DictConfig) and not (
-            child._is_missing() or child._is_none() or child._is_interpolation()
-        ):
-            _check_keys(child, f"{key}.")
+def _missing(node: DictConfig, prefix: str = "") -> Iterator[str]:
+    """Keys that are to be given and are not."""
+    for name in node:
+        child, key = node._get_node(name), f"{prefix}{name}"
+        if child is None or child._is_none() or child._is_interpolation():
+            continue
+        if child._is_missing():
+            yield key
+        elif isinstance(child, DictConfig):
+            yield from _missing(child, f"{key}.")
 
 
-def _check_ranges(values: Mapping[str, Any], ranges: Mapping[str, Range]) -> None:
-    for key, allowed in ranges.items():
-        value = get(values, key)
-        for number in value if isinstance(value, list) else [value]:
-            if number is not None and number not in allowed:
-                raise UserError(f"{key}={value}: must be {allowed}")
+def _example(cfg: DictConfig, key: str) -> str:
+    """A value of a key, as its part gives one."""
+    group, _, name = key.rpartition(".")
+    node = OmegaConf.select(cfg, group) if group else None
+    chosen = [node.get(label) for label in ("kind", "suite")] if node else []
+    known = registry.parts(group.replace(".", "/"))
+    for kind in chosen:
+        if kind in known:
+            for f in fields(known[kind].settings):
+                if f.name == name and f.metadata.get("example"):
+                    return f.metadata["example"]
+    return "..."
 
 
-def _check_names(values: Mapping[str, Any], names: Mapping[str, tuple[str, ...]]) -> None:
-    for key, allowed in names.items():
-        value = get(values, key)
-        if value is not None and value not in allowed:
-            what = key.split(".")[-2 if key.endswith(".kind") else -1]
-            raise UserError(f"{key}={value}: no such {what}{choose_from(value, allowed)}")
+def _check_schedule(run: TrainSettings) -> None:
+    agent, num_envs = run.agent, run.env.num_envs
+    max_env_steps = run.trainer.max_env_steps
+    if agent.learning_starts >= max_env_steps:
+        raise UserError(
+            f"agent.learning_starts={agent.learning_starts}: the run ends before, at "
+            f"trainer.max_env_steps={max_env_steps}; lower the one or raise the other"
+        )
+    train_every, updates = agent.train_every, agent.updates_per_step
+    env_steps = train_every * updates
+    if env_steps % num_envs:
+        several = f" and agent.updates_per_step={updates}" if updates > 1 else ""
+        fits = [str(n) for n in range(1, min(env_steps, 64) + 1) if env_steps % n == 0]
+        works = f"{', '.join(fits[:-1])} or {fits[-1]}" if len(fits) > 1 else fits[0]
+        raise UserError(
+            f"agent.train_every={train_every}{several} with env.num_envs={num_envs}: "
+            f"{env_steps} env steps a round cannot be shared evenly by {num_envs} envs; "
+            f"use env.num_envs={works}"
+        )

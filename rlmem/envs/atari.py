@@ -21,6 +21,7 @@ from __future__ import annotations
 import difflib
 import os
 import warnings
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,30 +29,71 @@ from ale_py import ALEInterface, roms
 from ale_py.vector_env import AtariVectorEnv
 from gymnasium.vector import AutoresetMode
 
-from rlmem.envs.spec import EnvSpec, Step, env_seeds
+from rlmem.envs.spec import EnvSettings, EnvSpec, Step, env_seeds
 from rlmem.errors import UserError
+from rlmem.registry import part
+from rlmem.settings import Settings, setting
 
 SCREEN_HEIGHT, SCREEN_WIDTH = 210, 160
 NO_LIMIT = 2**30  # emulator frames; ale-py adds to it in 32 bits
 NO_SINGLE_PLAYER = frozenset({"combat", "joust", "maze_craze", "warlords"})
 
 
-def make_atari(cfg: Any, num_envs: int, render: bool) -> AtariStepper:
-    """Make an Atari game from the `env` config node; see `rlmem.envs.make_env`."""
+@dataclass
+class ProtocolSettings(Settings):
+    """Rules of an Atari evaluation."""
+
+    name: str = setting()
+    sticky: float = setting(at_least=0, at_most=1)
+    noop_max: int = setting(at_least=0)
+    fire_reset: bool = setting()
+    episodic_life: bool = setting()
+    max_frames: int = setting(at_least=1)
+
+
+@dataclass
+class AtariSettings(EnvSettings):
+    """An Arcade Learning Environment game."""
+
+    game: str = setting(example="seaquest")
+    stack: int = setting(at_least=1)
+    frame_skip: int = setting(at_least=1)
+    # The smallest screen that the Nature CNN's three layers take is 36.
+    screen_size: int = setting(at_least=36)
+    protocol: ProtocolSettings = setting()
+
+
+def make_atari(
+    cfg: Any, num_envs: int, *, render: bool = False, scoring: bool = False
+) -> AtariStepper:
+    """Make an Atari game; see `rlmem.envs.make_env`.
+
+    Args:
+        scoring: whole games, whatever the protocol does in training at the loss of a life.
+    """
     _check(cfg)
+    protocol = cfg.protocol
     return AtariStepper(
         cfg.game,
         num_envs,
         stack=cfg.stack,
         frame_skip=cfg.frame_skip,
         screen_size=cfg.screen_size,
-        sticky=cfg.protocol.sticky,
-        noop_max=cfg.protocol.noop_max,
-        fire_reset=cfg.protocol.fire_reset,
-        episodic_life=cfg.protocol.episodic_life,
-        max_frames=cfg.protocol.max_frames,
+        sticky=protocol.sticky,
+        noop_max=protocol.noop_max,
+        fire_reset=protocol.fire_reset,
+        episodic_life=protocol.episodic_life and not scoring,
+        max_frames=protocol.max_frames,
         render=render,
     )
+
+
+@part("env", "atari", settings=AtariSettings)
+class AtariSuite:
+    """Games of the Arcade Learning Environment, played from their screens."""
+
+    discrete = screens = images = True
+    build = staticmethod(make_atari)
 
 
 class AtariStepper:
@@ -127,6 +169,7 @@ class AtariStepper:
             stack=stack,
             num_actions=len(self._env.ale.get_action_set()),
             frames_per_step=frame_skip,
+            video_fps=max(10, 60 // frame_skip),
         )
 
     def reset(self, seed: int) -> np.ndarray:

@@ -3,11 +3,16 @@
 The reward tells nothing before the goal is reached, which random play does in one of 2^n states.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+
+from rlmem.envs.gym import GymSettings, GymSuite
+from rlmem.registry import part
+from rlmem.settings import setting
 
 ENV_ID = "rlmem/BitFlip-v0"
 State = dict[str, np.ndarray]
@@ -92,3 +97,15 @@ class BitFlipEnv(gymnasium.Env):
 
 
 gymnasium.register(ENV_ID, entry_point="rlmem.envs.bit_flip:BitFlipEnv")
+
+
+@dataclass
+class BitFlipSettings(GymSettings):
+    """Bits to flip into a goal."""
+
+    bits: int = setting(at_least=1)
+
+
+@part("env", "bit_flip", settings=BitFlipSettings)
+class BitFlipSuite(GymSuite):
+    """Gymnasium's suite, with a number of bits among its keys."""

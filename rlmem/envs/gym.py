@@ -15,28 +15,41 @@ import itertools
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from rlmem.envs import (
-    bit_flip,  # noqa: F401 (registers it)
-    goals,
-    robotics,
-)
+from rlmem.envs import goals, robotics
 from rlmem.envs.serial import SerialEnvStepper
-from rlmem.envs.spec import EnvSpec
+from rlmem.envs.spec import EnvSettings, EnvSpec
 from rlmem.errors import UserError
+from rlmem.registry import part
+from rlmem.settings import setting
 
 Writer = Callable[[np.ndarray, Any], None]
 EXTRAS = ("box2d", "mujoco")  # rlmem's own, which pin versions that work
 MOST_ACTIONS = 4096  # of a grid: outputs of a network
 
 
-def make_gym(cfg: Any, num_envs: int, render: bool) -> SerialEnvStepper:
-    """Make a gymnasium environment from the `env` config node; see `rlmem.envs.make_env`."""
+@dataclass
+class GymSettings(EnvSettings):
+    """A Gymnasium env."""
+
+    extends = "gym"
+
+    id: str = setting(example="CartPole-v1")
+    max_episode_steps: int | None = setting(at_least=1)
+    kwargs: dict[str, Any] = setting()
+    action_levels: int | None = setting(at_least=2)
+
+
+def make_gym(
+    cfg: Any, num_envs: int, *, render: bool = False, scoring: bool = False
+) -> SerialEnvStepper:
+    """Make a gymnasium environment; see `rlmem.envs.make_env`. `scoring` changes nothing."""
     if cfg.id is None:
         raise UserError("env.id is not set; name a gymnasium environment, e.g. env.id=CartPole-v1")
     limit = cfg.max_episode_steps
@@ -67,6 +80,15 @@ def make_gym(cfg: Any, num_envs: int, render: bool) -> SerialEnvStepper:
     )
     first_action = int(actions.start) if isinstance(actions, spaces.Discrete) else 0
     return SerialEnvStepper(spec, envs, write, first_action, render, table)
+
+
+@part("env", "gym", settings=GymSettings)
+class GymSuite:
+    """Gymnasium's environments, also with continuous actions or with goals."""
+
+    discrete = screens = images = False  # not always
+    goals = True  # some have them
+    build = staticmethod(make_gym)
 
 
 def _plain(value: Any) -> Any:

@@ -8,6 +8,7 @@ matplotlib and seaborn, which only its own drawing needs. `MinAtarGame` does wha
 from __future__ import annotations
 
 import difflib
+from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -17,15 +18,28 @@ from typing import Any
 import numpy as np
 
 from rlmem.envs.serial import SerialEnvStepper
-from rlmem.envs.spec import EnvSpec
+from rlmem.envs.spec import EnvSettings, EnvSpec
 from rlmem.errors import UserError
+from rlmem.registry import part
+from rlmem.settings import setting
 
 GAMES = ("asterix", "breakout", "freeway", "seaquest", "space_invaders")
 PIXELS_PER_CELL = 24
 
 
-def make_minatar(cfg: Any, num_envs: int, render: bool) -> SerialEnvStepper:
-    """Make a MinAtar game from the `env` config node; see `rlmem.envs.make_env`."""
+@dataclass
+class MinatarSettings(EnvSettings):
+    """A MinAtar game."""
+
+    game: str = setting(example="breakout")
+    sticky: float = setting(at_least=0, at_most=1)
+    max_episode_steps: int | None = setting(at_least=1)
+
+
+def make_minatar(
+    cfg: Any, num_envs: int, *, render: bool = False, scoring: bool = False
+) -> SerialEnvStepper:
+    """Make a MinAtar game; see `rlmem.envs.make_env`. `scoring` changes nothing."""
     game = cfg.game
     if game not in GAMES:
         nearest = difflib.get_close_matches(str(game).lower(), GAMES, 1, 0.5)
@@ -46,8 +60,17 @@ def make_minatar(cfg: Any, num_envs: int, render: bool) -> SerialEnvStepper:
         stack=1,
         num_actions=envs[0].num_actions,
         frames_per_step=1,
+        binary=True,
     )
     return SerialEnvStepper(spec, envs, _write_board, can_render=render)
+
+
+@part("env", "minatar", settings=MinatarSettings)
+class MinatarSuite:
+    """MinAtar's five games."""
+
+    discrete, screens, images = True, False, True
+    build = staticmethod(make_minatar)
 
 
 class MinAtarGame:

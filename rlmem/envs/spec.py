@@ -3,9 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
+
+from rlmem.settings import Settings, setting
+
+
+@dataclass
+class EnvSettings(Settings):
+    """The keys that every suite has."""
+
+    extends = "/common/env@_here_"
+
+    name: str = setting()
+    suite: str = setting()
+    num_envs: int = setting(at_least=1)
+    reward_clip: bool = setting()
+    terminal_reward: float | None = setting()
+    recommended: dict[str, Any] = setting()  # what suits the env, for agents and memories to read
 
 
 class GoalRules(Protocol):
@@ -41,7 +57,7 @@ class EnvSpec:
 
     Attributes:
         env_id: name for people and files, e.g. "ALE/RoadRunner", "MinAtar/Breakout", "CartPole-v1".
-        suite: "atari", "minatar" or "gym".
+        suite: that made it, such as "atari".
         num_envs: E, the number of environments stepped together.
         frame_shape: one frame, [C, H, W] for pictures, [D] for vectors.
         dtype: dtype of a frame (uint8 for pictures, float32 for vectors).
@@ -53,6 +69,8 @@ class EnvSpec:
         action_low, action_high: float32 [A], the box of continuous actions, in the environment's
             own units; None where they are discrete.
         goal: of goal environments, whose frames are observation | desired goal; else None.
+        binary: frames of uint8 hold 0 and 1, not 0 to 255.
+        video_fps: frames a second at which a video looks as fast as the game is played.
     """
 
     env_id: str
@@ -67,6 +85,8 @@ class EnvSpec:
     action_low: np.ndarray | None = field(default=None, compare=False)
     action_high: np.ndarray | None = field(default=None, compare=False)
     goal: GoalSpec | None = None
+    binary: bool = False
+    video_fps: int = 30
 
     @property
     def continuous(self) -> bool:
@@ -83,7 +103,7 @@ class EnvSpec:
     @property
     def input_scale(self) -> float:
         """Factor that brings stored values into [0, 1]: 1/255 for pixels, 1 for 0/1 planes."""
-        return 1 / 255 if self.dtype == np.uint8 and self.suite != "minatar" else 1.0
+        return 1 / 255 if self.dtype == np.uint8 and not self.binary else 1.0
 
 
 @dataclass(slots=True)

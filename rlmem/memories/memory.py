@@ -73,6 +73,7 @@ class ReplayMemory:
         self.transitions_seen = 0
         for part in (writer, *self.transforms):
             part.register_storage(storage)
+        sampler.check_storage(storage)
         self.budget = budget
         if budget is not None:
             own = sum(writer.projected_footprint().values())
@@ -91,7 +92,14 @@ class ReplayMemory:
         return len(self.storage)
 
     def extend(self, block: Any) -> Any:
-        """Take in a block of transitions (`rlmem.memories.base.storage`); their indices [N]."""
+        """Take in a block of transitions (`rlmem.memories.base.storage`); their indices [N].
+
+        Raises:
+            ValueError: a part cannot use the block; nothing was changed.
+            UserError: the budget is too small for it, or a disk is full; the memory stays valid.
+        """
+        for part in self.transforms:
+            part.check(block)
         try:
             index = self.writer.extend(block)
         finally:

@@ -53,6 +53,11 @@ class Transitions:
     def __len__(self) -> int:
         return len(self.state)
 
+    @property
+    def max_size(self) -> int:
+        """Slots: all are taken."""
+        return len(self)
+
 
 def all_transitions(n: int, rng: np.random.Generator) -> Transitions:
     """What the 2^n sequences of n actions, each cut at its first wrong one, give."""
@@ -118,7 +123,7 @@ def updates_needed(n: int, name: str, seed: int) -> Result:
     sampler.extend(torch.arange(len(memory)))
     columns = memory.state, memory.action, memory.following, memory.reward
     fixed = type(sampler) is UniformSampler
-    storage: Any = memory  # of which a sampler asks no more than its length
+    storage: Any = memory  # of which a sampler asks no more than its size
     updates, close = 0, False
     while not close and updates < MOST * len(memory):
         index, _ = sampler.sample(storage, DRAWN if fixed else 1)

@@ -1,27 +1,14 @@
-"""Scoring a run's checkpoint, drawing its map, comparing runs, and how a sweep stands."""
+"""What `evaluate.py` does, by mode. Each mode imports what it needs when it is asked for."""
 
-import csv
-import json
 from pathlib import Path
 from typing import Any
 
-import torch
-from omegaconf import DictConfig, OmegaConf
-
-from rlmem.callbacks.checkpoint import find_checkpoint, load_model
-from rlmem.callbacks.evaluation import video_fps
-from rlmem.callbacks.records import EVALUATION_COLUMNS
-from rlmem.collect.collector import derive_seed
-from rlmem.collect.rollout import Video, evaluate_policy
-from rlmem.envs import human_normalized_score
-from rlmem.errors import UserError
-from rlmem.runs import build
-from rlmem.runs.resume import saved_config
+from rlmem.config.schema import EvaluateSettings
 
 SHOWN = 10  # lines of what a report left out
 
 
-def evaluate(cfg: DictConfig) -> None:
+def evaluate(cfg: EvaluateSettings) -> None:
     """Do what `mode` names: score a run, draw its map, compare runs, or say how a sweep stands.
 
     Raises:
@@ -30,7 +17,7 @@ def evaluate(cfg: DictConfig) -> None:
     MODES[cfg.mode](cfg)
 
 
-def plot(cfg: DictConfig) -> None:
+def plot(cfg: EvaluateSettings) -> None:
     """`mode=plot`: curves of several runs in one image."""
     from rlmem.analysis.curves import plot_runs
 
@@ -39,7 +26,7 @@ def plot(cfg: DictConfig) -> None:
     print(f"written: {out}")
 
 
-def report(cfg: DictConfig) -> None:
+def report(cfg: EvaluateSettings) -> None:
     """`mode=report`: tables, figures and a page that compare all runs of some folders."""
     from rlmem.analysis.report import write_report
 
@@ -56,7 +43,7 @@ def report(cfg: DictConfig) -> None:
     print(f"written: {out}/index.html, results.csv, summary.csv, figures/")
 
 
-def status(cfg: DictConfig) -> None:
+def status(cfg: EvaluateSettings) -> None:
     """`mode=status`: what of a sweep is done, running, failed and missing."""
     from rlmem.analysis.status import read_status, render_status
 
@@ -64,14 +51,14 @@ def status(cfg: DictConfig) -> None:
         print(render_status(read_status(folder)))
 
 
-def dashboard(cfg: DictConfig) -> None:
+def dashboard(cfg: EvaluateSettings) -> None:
     """`mode=dashboard`: a W&B workspace, or the file that defines it where there is no key."""
     from rlmem.integrations.wandb_dashboard import write_dashboard
 
     print(write_dashboard(cfg.entity, cfg.project, Path(cfg.out or "wandb_dashboard.json")))
 
 
-def draw_map(cfg: DictConfig) -> None:
+def draw_map(cfg: EvaluateSettings) -> None:
     """`mode=map`: pictures and figures of the map that a run left."""
     from rlmem.runs.map import show_map
 
@@ -83,82 +70,11 @@ def paths(value: Any) -> list[Path]:
     return [Path(part) for part in ([value] if isinstance(value, str) else value)]
 
 
-def score(cfg: DictConfig) -> None:
-    """Play episodes with a run's checkpoint and write evaluation/ into the run directory."""
-    run_dir = Path(cfg.run)
-    saved = saved_config(run_dir)
-    if saved is None:
-        raise UserError(f"run={cfg.run}: no run there (a run directory has a config.yaml)")
-    run_cfg = OmegaConf.create(saved)
-    env = build.build_evaluation_env(run_cfg, cfg.episodes, render=cfg.video)
-    agent = build.build_agent(run_cfg, env.spec)
-    env_steps = load_networks(cfg, run_dir, agent)
-    epsilon = run_cfg.evaluation.epsilon if cfg.epsilon is None else cfg.epsilon
-    seed = derive_seed(run_cfg.seed, 5) if cfg.seed is None else cfg.seed
-    out = run_dir / "evaluation"
-    out.mkdir(exist_ok=True)
-    video = None
-    if cfg.video:
-        video = Video(out / f"{cfg.checkpoint}_{env_steps:09d}.mp4", video_fps(env))
-    result = evaluate_policy(
-        env,
-        agent.act,
-        episodes=cfg.episodes,
-        epsilon=epsilon,
-        seed=seed,
-        on_frame=video.append if video else None,
-    )
-    env.close()
-    with (out / "evaluations.csv").open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(EVALUATION_COLUMNS)
-        pairs = zip(result.returns, result.lengths, strict=True)
-        writer.writerows([env_steps, i, r, n] for i, (r, n) in enumerate(pairs, start=1))
-    normalized = human_normalized_score(env.spec.env_id, result.mean)
-    summary = {
-        "run": str(run_dir),
-        "checkpoint": cfg.checkpoint,
-        "env_id": env.spec.env_id,
-        "env_steps": env_steps,
-        "episodes": cfg.episodes,
-        "epsilon": epsilon,
-        "seed": seed,
-        "return_mean": result.mean,
-        "return_std": result.std,
-        "success_rate": result.success_rate,
-        "human_normalized_score": normalized,
-    }
-    (out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
-    print(f"{env.spec.env_id}, checkpoint {cfg.checkpoint} at {env_steps:,} env steps")
-    print(f"return {result.mean:.2f} +- {result.std:.2f} (std over {cfg.episodes} episodes)")
-    if result.success_rate is not None:
-        print(f"success rate {result.success_rate:.2f}")
-    if normalized is not None:
-        print(f"human-normalised score {normalized:.3f}")
-    if video:
-        video.close()
-        print(f"video: {video.path}")
-    print(f"written: {out}/evaluations.csv, summary.json")
+def score(cfg: EvaluateSettings) -> None:
+    """`mode=score`: episodes of a run's checkpoint."""
+    from rlmem.runs.score import score as play
 
-
-def load_networks(cfg: DictConfig, run_dir: Path, agent: build.Agent) -> int:
-    """Load the chosen checkpoint's networks and return its env steps."""
-    if cfg.checkpoint == "best":
-        path = run_dir / "checkpoints" / "best.ckpt"
-        if not path.exists():
-            raise UserError(f"run={cfg.run}: no {path.name} yet; use checkpoint=last")
-        try:
-            content = torch.load(path, weights_only=True, map_location="cpu")
-            agent.load_state_dict(content["state_dict"])
-        except Exception as error:  # torch raises several kinds
-            reason = str(error).splitlines()[0]
-            raise UserError(f"{path} cannot be loaded: {reason}") from None
-        return int(content["env_steps"])
-    folder = find_checkpoint(run_dir)
-    if folder is None:
-        raise UserError(f"run={cfg.run}: it has no checkpoint yet")
-    load_model(folder, agent)
-    return int(json.loads((folder / "manifest.json").read_text())["env_steps"])
+    play(cfg)
 
 
 MODES = {

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from omegaconf import DictConfig, OmegaConf
 
 from rlmem.analysis.map_data import (
     Fit,
@@ -19,6 +18,8 @@ from rlmem.callbacks.checkpoint import find_checkpoint, read_manifest
 from rlmem.callbacks.map_images import check_matplotlib, map_title, reach, read_map
 from rlmem.collect.collector import Policy, derive_seed
 from rlmem.collect.rollout import evaluate_policy
+from rlmem.config.run_directory import run_settings
+from rlmem.config.schema import EvaluateSettings, TrainSettings
 from rlmem.config.validate import check_output_dir
 from rlmem.envs import EnvSpec, EnvStepper
 from rlmem.envs.spec import Step
@@ -27,13 +28,12 @@ from rlmem.memories.gwr.map import MapStorage
 from rlmem.memories.gwr.metric import MapMetric
 from rlmem.memories.memory import ReplayMemory
 from rlmem.runs import build
-from rlmem.runs.evaluate import load_networks
-from rlmem.runs.resume import saved_config
+from rlmem.runs.score import load_networks
 
 SHOWN = 24  # prototypes of each group on the contact sheet
 
 
-def show_map(cfg: DictConfig) -> None:
+def show_map(cfg: EvaluateSettings) -> None:
     """Draw and measure a run's map into map/ of the run directory.
 
     Raises:
@@ -46,7 +46,7 @@ def show_map(cfg: DictConfig) -> None:
     env = build.build_evaluation_env(run_cfg, cfg.episodes, render=False)
     try:
         agent = build.build_agent(run_cfg, env.spec)
-        env_steps = load_networks(cfg, run_dir, agent)
+        env_steps = load_networks(run_dir, cfg.checkpoint, agent)
         memory = _load_memory(run_cfg, env.spec, folder, cfg.run)
         storage, activation = memory.storage, run_cfg.threshold.activation
         assert isinstance(storage, MapStorage)
@@ -83,15 +83,13 @@ def show_map(cfg: DictConfig) -> None:
     print(f"written: {out}/table.csv")
 
 
-def _find_map(cfg: DictConfig, run_dir: Path) -> tuple[DictConfig, Path]:
+def _find_map(cfg: EvaluateSettings, run_dir: Path) -> tuple[TrainSettings, Path]:
     """The run's configuration, and the checkpoint that holds its map."""
-    saved = saved_config(run_dir)
-    if saved is None:
-        raise UserError(f"run={cfg.run}: no run there (a run directory has a config.yaml)")
-    memory = saved["memory"]
-    if memory["storage"]["kind"] != "map":
+    run_cfg = run_settings(run_dir, f"run={cfg.run}")
+    memory = run_cfg.memory
+    if not memory.part.cls.is_map:
         raise UserError(
-            f"run={cfg.run}: its memory is {memory['name']}, which is no map; mode=map draws runs "
+            f"run={cfg.run}: its memory is {memory.name}, which is no map; mode=map draws runs "
             "with memory=gwr"
         )
     folder = find_checkpoint(run_dir)
@@ -102,10 +100,10 @@ def _find_map(cfg: DictConfig, run_dir: Path) -> tuple[DictConfig, Path]:
             f"run={cfg.run}: it finished and its memory's files were not kept; to draw one, train "
             "with checkpoint.keep_memory_when_finished=true (a run that was cut off has the files)"
         )
-    return OmegaConf.create(saved), folder
+    return run_cfg, folder
 
 
-def _load_memory(cfg: DictConfig, spec: EnvSpec, folder: Path, run: str) -> ReplayMemory:
+def _load_memory(cfg: TrainSettings, spec: EnvSpec, folder: Path, run: str) -> ReplayMemory:
     """The memory as the run had it: for as many environments as it trained on."""
     memory = build.build_memory(cfg, replace(spec, num_envs=cfg.env.num_envs))
     try:

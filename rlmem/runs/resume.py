@@ -7,38 +7,13 @@ from pathlib import Path
 from typing import IO, Any
 
 import yaml
-from hydra.core.hydra_config import HydraConfig
-from omegaconf import DictConfig, OmegaConf
 
 from rlmem.callbacks.checkpoint import find_checkpoint
+from rlmem.config.run_directory import saved_config
+from rlmem.config.schema import TrainSettings
 from rlmem.errors import UserError
 from rlmem.runs.summary import read_summary
-
-# What a resumed run may change: how long it goes on, what it shows and how often it saves.
-FREE = (
-    "resume",
-    "label",
-    "debug",
-    "paths.",
-    "log.",
-    "objective.",
-    "logger.",
-    "evaluation.",
-    "checkpoint.every",
-    "checkpoint.keep_memory_when_finished",
-    "trainer.max_env_steps",
-    "trainer.max_episodes",
-    "trainer.rounds",
-    "trainer.threads",
-    "env.recommended.",
-    "memory.sampler.beta_steps",
-    "memory.storage.directory",
-)
-
-
-def config_dict(cfg: DictConfig) -> dict[str, Any]:
-    """The configuration as plain, fully resolved containers."""
-    return OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)  # type: ignore[return-value]
+from rlmem.settings import free_keys
 
 
 def _flatten(node: Any, prefix: str = "") -> dict[str, Any]:
@@ -50,31 +25,25 @@ def _flatten(node: Any, prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def differences(saved: dict[str, Any], asked: dict[str, Any]) -> list[str]:
-    """Keys that bind a run to its past and differ: 'agent.lr was 0.0001, is 0.001'."""
-    before, now = _flatten(saved), _flatten(asked)
+def differences(saved: dict[str, Any], asked: TrainSettings) -> list[str]:
+    """Keys that bind a run to its past and differ: 'agent.lr was 0.0001, is 0.001'.
+
+    Settings say of a key that it is free to differ. What only fills other keys in is free too, and
+    a key that the saved run does not have is of a version after it.
+    """
+    before, now = _flatten(saved), _flatten(asked.values)
+    free = (*free_keys(asked), "logger.", "callbacks.", "env.recommended.")
     return [
-        f"{key} was {before.get(key)}, is {now.get(key)}"
-        for key in sorted(before.keys() | now.keys())
-        if before.get(key) != now.get(key) and not key.startswith(FREE)
+        f"{key} was {before[key]}, is {now.get(key)}"
+        for key in sorted(before)
+        if before[key] != now.get(key) and not key.startswith(free)
     ]
 
 
-def saved_config(run_dir: Path) -> dict[str, Any] | None:
-    """The config.yaml of a run, or None."""
-    try:
-        config = yaml.safe_load((run_dir / "config.yaml").read_text())
-    except (OSError, yaml.YAMLError):
-        return None
-    return config if isinstance(config, dict) else None
-
-
-def write_config(cfg: DictConfig, run_dir: Path) -> None:
+def write_config(cfg: TrainSettings, run_dir: Path) -> None:
     """Write config.yaml, and the overrides that `resume=<run directory>` is to repeat."""
-    files = {run_dir / "config.yaml": config_dict(cfg)}
-    if HydraConfig.initialized():
-        overrides = [o for o in HydraConfig.get().overrides.task if not o.startswith("resume=")]
-        files[run_dir / "overrides.yaml"] = overrides  # type: ignore[assignment]
+    overrides = [o for o in cfg.overrides if not o.startswith("resume=")]
+    files = {run_dir / "config.yaml": cfg.values, run_dir / "overrides.yaml": overrides}
     for path, content in files.items():
         fresh = path.with_suffix(".new")
         fresh.write_text(yaml.safe_dump(content, sort_keys=False))
@@ -107,43 +76,42 @@ def _is_locked(run_dir: Path) -> bool:
     return False
 
 
-def resolve_run_dir(cfg: DictConfig, output_dir: Path, multirun: bool) -> tuple[Path, bool]:
+def resolve_run_dir(cfg: TrainSettings, output_dir: Path, multirun: bool) -> tuple[Path, bool]:
     """Where this command runs, and whether it resumes what lies there.
 
     Raises:
         UserError: there is nothing to resume, it is of another configuration, or the output
             directory holds another run.
     """
-    asked = config_dict(cfg)
     if cfg.resume is None:
         summary = read_summary(output_dir) or {}
         started_only = find_checkpoint(output_dir) is None and summary.get("status") != "finished"
         if saved_config(output_dir) is None or started_only:
             return output_dir, False
         if multirun:  # the same sweep again: go on with its jobs
-            return _checked(output_dir, asked), find_checkpoint(output_dir) is not None
+            return _checked(output_dir, cfg), find_checkpoint(output_dir) is not None
         raise UserError(
             f"hydra.run.dir={output_dir}: holds a run already; resume={output_dir} goes on with "
             "it, another directory starts a new one"
         )
     if cfg.resume == "auto":
-        found = output_dir if multirun else _newest_unfinished(output_dir, asked)
+        found = output_dir if multirun else _newest_unfinished(output_dir, cfg)
         if found is None or find_checkpoint(found) is None:
             return output_dir, False
-        return _checked(found, asked), True
+        return _checked(found, cfg), True
     run_dir = Path(cfg.resume).resolve()
     if saved_config(run_dir) is None:
         raise UserError(f"resume={cfg.resume}: no run there (a run directory has a config.yaml)")
-    _checked(run_dir, asked)
+    _checked(run_dir, cfg)
     if find_checkpoint(run_dir) is None:
         raise UserError(
             f"resume={cfg.resume}: it has no checkpoint yet; checkpoint.every="
-            f"{asked['checkpoint']['every']} env steps was not reached: start it anew"
+            f"{cfg.checkpoint.every} env steps was not reached: start it anew"
         )
     return run_dir, True
 
 
-def _checked(run_dir: Path, asked: dict[str, Any]) -> Path:
+def _checked(run_dir: Path, asked: TrainSettings) -> Path:
     changed = differences(saved_config(run_dir) or {}, asked)
     if changed:
         more = f" (and {len(changed) - 1} more)" if len(changed) > 1 else ""
@@ -154,7 +122,7 @@ def _checked(run_dir: Path, asked: dict[str, Any]) -> Path:
     return run_dir
 
 
-def _newest_unfinished(output_dir: Path, asked: dict[str, Any]) -> Path | None:
+def _newest_unfinished(output_dir: Path, asked: TrainSettings) -> Path | None:
     """The newest run beside `output_dir` with this configuration that did not finish."""
     candidates = [
         config.parent

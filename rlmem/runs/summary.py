@@ -11,6 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from rlmem.small_files import read_small
+
 PACKAGES = ("torch", "torchrl", "lightning", "gymnasium", "ale_py", "rlmem")
 
 
@@ -65,7 +67,7 @@ def write_summary(run_dir: Path, summary: dict[str, Any]) -> None:
 def read_summary(run_dir: Path) -> dict[str, Any] | None:
     """The summary of a run, or None if there is none or it is damaged."""
     try:
-        summary = json.loads((run_dir / "summary.json").read_text())
-    except (OSError, json.JSONDecodeError):
+        summary = json.loads(read_small(run_dir / "summary.json"))
+    except (OSError, ValueError, RecursionError):
         return None
     return summary if isinstance(summary, dict) else None

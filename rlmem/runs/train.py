@@ -12,7 +12,6 @@ import lightning
 import torch
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
-from omegaconf import DictConfig
 
 from rlmem.callbacks.checkpoint import Checkpointing, find_checkpoint, load_checkpoint
 from rlmem.callbacks.diagnostics import ReplayDiagnostics
@@ -24,10 +23,9 @@ from rlmem.callbacks.signals import StopOnSignal
 from rlmem.collect.collector import EnvStepStream
 from rlmem.collect.module import EnvStepDataModule
 from rlmem.collect.rollout import EvaluationResult
-from rlmem.config.objective import objective_value
-from rlmem.envs import EnvSpec, human_normalized_score
+from rlmem.config.schema import TrainSettings
+from rlmem.envs import human_normalized_score
 from rlmem.errors import UserError
-from rlmem.networks import network_kind
 from rlmem.runs import build
 from rlmem.runs.preflight import preflight
 from rlmem.runs.resume import lock_run, resolve_run_dir, write_config
@@ -51,14 +49,14 @@ class Run:
         run_dir: where everything is written.
     """
 
-    def __init__(self, cfg: DictConfig, run_dir: Path) -> None:
+    def __init__(self, cfg: TrainSettings, run_dir: Path) -> None:
         self.cfg, self.run_dir = cfg, run_dir
         env = build.build_env(cfg)
-        self.agent: build.Agent = build.build_agent(cfg, env.spec)
+        self.agent: Any = build.build_agent(cfg, env.spec)
         memory = build.build_memory(cfg, env.spec)
         self.stream: EnvStepStream = build.build_stream(cfg, env, memory, self.agent)
         name = f"{cfg.env.name}-{cfg.memory.name}-seed{cfg.seed}"
-        self.loggers = build.metrics_loggers(cfg, run_dir, name)
+        self.loggers = build.build_loggers(cfg, run_dir, name)
         self.diagnostics = ReplayDiagnostics(memory) if cfg.log.diagnostics else None
         self.recorder = Recorder(
             run_dir, self.stream, cfg.log.every, self.loggers, self.diagnostics
@@ -100,6 +98,7 @@ class Run:
                 self.checkpointing,
                 self.progress,
                 self.signals,
+                *(chosen.build(cfg, run_dir) for chosen in cfg.callbacks.values()),
             ],
             default_root_dir=run_dir,
         )
@@ -192,14 +191,13 @@ class Run:
         self.signals.restore()
 
 
-def useful_threads(spec: EnvSpec) -> int:
-    """Threads that torch gains from: one for small networks, the cores for an image's.
+def useful_threads(agent: torch.nn.Module) -> int:
+    """Threads that torch gains from: the cores where a network says so, else one.
 
     A second thread does nothing for an MLP on batches of 64, and spins while other runs of a
     sweep wait for the core.
     """
-    images = network_kind(spec.observation_shape) == "nature"
-    return TORCH_THREADS if images else 1
+    return TORCH_THREADS if any(getattr(m, "many_threads", False) for m in agent.modules()) else 1
 
 
 def _quiet() -> None:
@@ -212,15 +210,24 @@ def _quiet() -> None:
     warnings.filterwarnings("ignore", message=".*does not have many workers.*")
 
 
-def _long_enough(cfg: DictConfig, done: dict[str, Any]) -> bool:
+def _long_enough(cfg: TrainSettings, done: dict[str, Any]) -> bool:
     """Whether a finished run has come to the length that is asked for."""
     episodes = cfg.trainer.max_episodes
     enough = episodes is not None and done["episodes"] >= episodes
     return enough or done["env_steps"] >= cfg.trainer.max_env_steps
 
 
-def train(cfg: DictConfig) -> Any:
+def train(cfg: TrainSettings) -> Any:
     """Train one run and return its objective, a number or a pair, for a search.
+
+    Raises:
+        UserError, SystemExit: see `train_run`.
+    """
+    return cfg.objective.build().value(train_run(cfg)[1])
+
+
+def train_run(cfg: TrainSettings) -> tuple[Path, dict[str, Any]]:
+    """Train one run; its directory and the content of its summary.json.
 
     Raises:
         UserError: a mistake in the configuration.
@@ -234,14 +241,14 @@ def train(cfg: DictConfig) -> Any:
     done = read_summary(run_dir)
     if done and done["status"] == "finished" and _long_enough(cfg, done):
         print(f"finished already: {run_dir}")
-        return objective_value(cfg, done)
+        return run_dir, done
     if cfg.trainer.accelerator == "gpu" and not torch.cuda.is_available():
         raise UserError("trainer.accelerator=gpu: torch finds no GPU here; use cpu or auto")
     gc.collect()  # a run before this one: its parts hold each other, and with them its memory
     reset_peak_rss()
     run = Run(cfg, run_dir)
     lock = lock_run(run_dir)
-    torch.set_num_threads(cfg.trainer.threads or useful_threads(run.stream.env.spec))
+    torch.set_num_threads(cfg.trainer.threads or useful_threads(run.agent))
     print(f"run directory: {run_dir}")
     print(preflight(run.stream.memory), flush=True)
     run.restore()
@@ -268,4 +275,4 @@ def train(cfg: DictConfig) -> Any:
         run.signals.pass_on()
         print(f"go on with: python train.py resume={run_dir}")
         sys.exit(128 + run.signals.received)
-    return objective_value(cfg, summary)
+    return run_dir, summary

@@ -8,9 +8,9 @@ from itertools import product
 import pytest
 import yaml
 from omegaconf import DictConfig, OmegaConf
+from rlmem.config.agents import AGENTS
 
 from rlmem.config import CONF_DIR, check, check_evaluate, compose
-from rlmem.config.agents import AGENTS
 from rlmem.config.schema import RecommendedConfig, ThresholdConfig
 
 GWR = ("gwr", "gwr_plain", "gwr_released")

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from omegaconf.errors import MissingMandatoryValue
+from rlmem.memories.factory import make_memory
 from tensordict import assert_close
 
 from rlmem.config import compose
@@ -22,7 +23,6 @@ from rlmem.memories import (
     RingWriter,
     UniformSampler,
 )
-from rlmem.memories.factory import make_memory
 from rlmem.memories.gwr.map import MapStorage
 from rlmem.runs.resume import config_dict, differences
 from tests.memories.helpers import RandomEnvs, vector_block

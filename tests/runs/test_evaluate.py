@@ -81,6 +81,19 @@ def test_a_directory_without_a_run_is_one_line(tmp_path: Path) -> None:
         scored(tmp_path)
 
 
+@pytest.mark.parametrize("mode", ["score", "map"])
+def test_nothing_that_a_saved_configuration_refers_to_is_looked_up(
+    run_dir: Path, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SECRET", "CartPole-v1")
+    text = (run_dir / "config.yaml").read_text()
+    assert "id: CartPole-v1" in text
+    path = run_dir / "config.yaml"
+    path.write_text(text.replace("id: CartPole-v1", "id: ${oc.env:SECRET}"))
+    with pytest.raises(UserError, match=r"config\.yaml: '\$\{oc\.env:SECRET\}' is no value"):
+        scored(run_dir, f"mode={mode}")
+
+
 def test_a_run_without_a_checkpoint_is_one_line(run_dir: Path) -> None:
     shutil.rmtree(run_dir / "checkpoints")
     with pytest.raises(UserError, match="it has no checkpoint yet"):

@@ -18,6 +18,11 @@ class GoalSpec(Protocol):
         """What any goals are worth (`reward` and `terminated` of `HindsightTransform`), or None."""
         ...
 
+    @property
+    def lacks(self) -> str:
+        """Why there are no rules."""
+        ...
+
 
 class TransitionSpec(Protocol):
     """What a memory must know of the environment."""

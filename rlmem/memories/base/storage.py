@@ -26,7 +26,7 @@ class Block:
     """
 
     observation: np.ndarray  # [N, *frame_shape]
-    action: np.ndarray  # [N, *action_shape]
+    action: np.ndarray  # [N, *action_shape], of the dtype in which it is held
     next_observation: np.ndarray  # [N, *frame_shape]
     reward: np.ndarray  # float32 [N]
     terminated: np.ndarray  # bool [N]
@@ -55,12 +55,33 @@ def _array(value: Any) -> np.ndarray:
     return value.detach().cpu().numpy() if isinstance(value, torch.Tensor) else np.asarray(value)
 
 
-def _frames(name: str, data: Any, frame_shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+def as_frames(name: str, data: Any, frame_shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """The observations of a block or of its `next`, [N, *frame_shape].
+
+    Raises:
+        ValueError: they are of another shape or dtype.
+    """
     frames = _array(data["observation"])
     if frames.shape == frame_shape:
         frames = frames[None]
     _check_frames(name, frames, frame_shape, dtype)
     return frames
+
+
+def both_frames(
+    block: Any, frame_shape: tuple[int, ...], dtype: np.dtype
+) -> tuple[np.ndarray, np.ndarray]:
+    """The observations and next observations of a block, [N, *frame_shape] each.
+
+    Raises:
+        ValueError: they are of another shape or dtype.
+    """
+    if isinstance(block, Block):
+        return block.observation, block.next_observation
+    return (
+        as_frames("observation", block, frame_shape, dtype),
+        as_frames("next observation", block["next"], frame_shape, dtype),
+    )
 
 
 def _check_frames(
@@ -73,25 +94,60 @@ def _check_frames(
         )
 
 
-def as_block(data: Any, frame_shape: tuple[int, ...], dtype: np.dtype, num_envs: int) -> Block:
-    """Read a block, checking its shapes once.
+def _actions(value: Any, n: int, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """N actions as they are held, dtype [N, *shape]; dimensions of length 1 may be there or not.
+
+    Whole numbers are held exactly or not at all: a float array of whole numbers will do. Floats
+    are rounded to the precision of the dtype.
+    """
+    given, wanted = _array(value), (n, *shape)
+    if given.shape != wanted:
+        if [d for d in given.shape if d != 1] != [d for d in wanted if d != 1]:
+            raise ValueError(
+                f"actions of shape {given.shape} were given, but {n} transitions with actions of "
+                f"shape {shape} have {wanted}"
+            )
+        given = given.reshape(wanted)
+    if given.dtype == dtype:
+        return given
+    with np.errstate(invalid="ignore"):  # of what is no whole number, as found below
+        held = given.astype(dtype)
+    if dtype.kind in "iub" and (lost := held != given).any():
+        raise ValueError(
+            f"action {given[lost][0]} of {given.dtype} was given, but actions are held as {dtype}: "
+            "give whole numbers that it has, or make the storage with another action_dtype"
+        )
+    return held
+
+
+def as_block(
+    data: Any,
+    frame_shape: tuple[int, ...],
+    dtype: np.dtype,
+    num_envs: int,
+    action_shape: tuple[int, ...],
+    action_dtype: np.dtype,
+) -> Block:
+    """Read a block, checking once all for which it could be refused.
 
     Args:
         data: TensorDict or nested dict; a single transition (no batch dimension) is a block of one.
             A `Block` is passed on.
         frame_shape, dtype: what one observation must be.
         num_envs: how many environments may write.
+        action_shape, action_dtype: how one action is held.
 
     Raises:
-        ValueError: an observation of another shape or dtype, or an env_id out of range.
+        ValueError: an observation of another shape or dtype, an action of another shape or one that
+            the dtype does not hold, or an env_id out of range.
     """
     if isinstance(data, Block):
         _check_frames("observation", data.observation, frame_shape, dtype)
         return data
     following = data["next"]
-    observation = _frames("observation", data, frame_shape, dtype)
+    observation = as_frames("observation", data, frame_shape, dtype)
     n = len(observation)
-    next_observation = _frames("next observation", following, frame_shape, dtype)
+    next_observation = as_frames("next observation", following, frame_shape, dtype)
     if len(next_observation) != n:
         raise ValueError(f"{n} observations and {len(next_observation)} next ones were given")
     truncated = following.get("truncated", None)
@@ -103,7 +159,7 @@ def as_block(data: Any, frame_shape: tuple[int, ...], dtype: np.dtype, num_envs:
         env_id = np.zeros(n, np.int64)
     return Block(
         observation=observation,
-        action=_array(data["action"]).reshape(n, *np.shape(data["action"])[1:]),
+        action=_actions(data["action"], n, action_shape, action_dtype),
         next_observation=next_observation,
         reward=_array(following["reward"]).reshape(n).astype(np.float32, copy=False),
         terminated=_array(following["terminated"]).reshape(n).astype(np.bool_, copy=False),
@@ -121,12 +177,17 @@ class ReplayStorage(Storage):
 
     unit = "transitions"  # what the capacity counts
     compresses = False  # whether its projected bytes are a bound that data seldom reach
+    device = torch.device("cpu")  # of what is sampled
 
     def __len__(self) -> int:
         raise NotImplementedError
 
     def get(self, index: Any) -> TensorDict:
         """A sample of the index's shape."""
+        raise NotImplementedError
+
+    def locate(self, index: torch.Tensor) -> torch.Tensor:
+        """Slots of the stored items `index` (int64, any shape, in [0, len))."""
         raise NotImplementedError
 
     def buffers(self, shape: tuple[int, ...], *, pinned: bool = False) -> Any:

@@ -20,8 +20,10 @@ from rlmem.memories.compression.arena import BLOB, SEGMENT, Arena
 from rlmem.memories.compression.packing import Packer
 from rlmem.memories.ring.checkpoint import RingLog
 from rlmem.memories.ring.ring import RingStorage, as_bytes
+from rlmem.registry import part
 
 
+@part("memory/storage", "compressed")
 class CompressedFrameStorage(RingStorage):
     """A ring storage (see `RingStorage`) that holds each observation once, compressed.
 

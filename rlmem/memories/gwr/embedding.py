@@ -10,13 +10,15 @@ the embedding of a moving average is the moving average of the embeddings.
 """
 
 import math
-from typing import Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import torch
 
 from rlmem.errors import UserError
+from rlmem.memories.base.build import Needs
 from rlmem.memories.base.serialize import State
+from rlmem.registry import part
 
 
 class Embedding(Protocol):
@@ -49,6 +51,7 @@ class Embedding(Protocol):
         ...
 
 
+@part("memory/map/embedding", "identity")
 class Identity:
     """The observation, flattened and scaled.
 
@@ -56,6 +59,13 @@ class Identity:
         observation_shape: shape of one observation.
         scale_input: factor that brings an observation to [0, 1]: 1/255 for pixels, else 1.
     """
+
+    is_observation: ClassVar[bool] = True
+
+    @classmethod
+    def build(cls, settings: Any, needs: Needs) -> "Identity":
+        """Make the embedding for a run."""
+        return cls(needs.spec.observation_shape, needs.spec.input_scale)
 
     def __init__(self, observation_shape: tuple[int, ...], scale_input: float = 1.0) -> None:
         self.dims = math.prod(observation_shape)
@@ -88,6 +98,7 @@ class Identity:
         self.scale_input = float(state_dict["scale_input"])
 
 
+@part("memory/map/embedding", "random_projection")
 class RandomProjection:
     """A seeded projection of each frame to its part of the dimensions.
 
@@ -104,6 +115,15 @@ class RandomProjection:
     Raises:
         UserError: `dims` is no positive multiple of `stack`.
     """
+
+    is_observation: ClassVar[bool] = False
+
+    @classmethod
+    def build(cls, settings: Any, needs: Needs) -> "RandomProjection":
+        """Make the embedding for a run: `settings.dims`, its signs from the memory's seed."""
+        spec = needs.spec
+        stack = spec.stack if len(spec.observation_shape) == 3 else 1
+        return cls(spec.observation_shape, settings.dims, needs.seed, spec.input_scale, stack)
 
     def __init__(
         self,

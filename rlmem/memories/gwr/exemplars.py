@@ -2,8 +2,8 @@
 
 A stack of frames is coded as the difference of its first frame to a reference frame and of each
 frame to the one before (`rlmem.memories.compression.codec`), then by zstandard: an Atari stack
-takes some hundred bytes in place of 28,224. Nodes go in another order than they came, which leaves holes
-between the strings: when these are a fifth of the bytes, all strings are put together anew.
+takes some hundred bytes in place of 28,224. Nodes go in another order than they came, which leaves
+holes between the strings: when these are a fifth of the bytes, all strings are put together anew.
 """
 
 import math

@@ -24,6 +24,7 @@ from tensordict import TensorDict
 
 from rlmem.errors import UserError
 from rlmem.memories.base.batch import Batch, as_tensordict
+from rlmem.memories.base.indexing import slots_of
 from rlmem.memories.base.serialize import State
 from rlmem.memories.base.storage import ReplayStorage
 from rlmem.memories.gwr.budget import MapBudget, record_bytes
@@ -172,6 +173,10 @@ class MapStorage(ReplayStorage):
         """Positions of the live edges, int64 [num_edges], ascending."""
         return np.flatnonzero(self._edges["count"])
 
+    def locate(self, index: torch.Tensor) -> torch.Tensor:
+        """Positions of the live edges `index` (int64, any shape, in [0, len)); O(edges)."""
+        return torch.from_numpy(self.live_edges())[index]
+
     def live_nodes(self) -> np.ndarray:
         """Positions of the live nodes, int64 [num_nodes], ascending."""
         return np.flatnonzero(self.arrays.alive[: self.arrays.book[NODE_MARK]])
@@ -251,7 +256,9 @@ class MapStorage(ReplayStorage):
         """Transitions of temporal edges.
 
         Args:
-            index: positions of live edges, int64 of any shape [...] (an int gives one transition).
+            index: positions of live edges, int64 of any shape [...] (a number gives one
+                transition), or what else indexes a tensor of `len(self)` rows
+                (`rlmem.memories.base.indexing`).
 
         Returns:
             TensorDict [...]: observation and ("next", "observation") [..., *observation_shape],
@@ -261,7 +268,7 @@ class MapStorage(ReplayStorage):
         Raises:
             IndexError: a position holds no live edge.
         """
-        position = np.asarray(index, dtype=np.int64)
+        position = slots_of(self, index)
         if position.ndim == 0:
             return self.get(position[None])[0]
         return as_tensordict(self.read(position), position.shape)

@@ -8,11 +8,14 @@ import numpy as np
 import torch
 from torchrl.data.replay_buffers.storages import Storage
 
+from rlmem.memories.base.build import Needs
 from rlmem.memories.base.serialize import State
 from rlmem.memories.gwr.map import MapStorage
 from rlmem.memories.samplers.base import ReplaySampler, as_index, require_items
-from rlmem.memories.samplers.prioritized import PrioritizedSampler
+from rlmem.memories.samplers.prioritized import PrioritizedSampler, PrioritizedSettings
 from rlmem.memories.samplers.sum_tree import SumTree
+from rlmem.registry import part
+from rlmem.settings import Settings
 
 _FIRST_EDGES = 1024
 
@@ -25,6 +28,7 @@ def _follow(tree: SumTree, storage: MapStorage) -> tuple[np.ndarray, np.ndarray]
     return touched, made
 
 
+@part("memory/map/sampler", "uniform")
 class UniformEdgeSampler(ReplaySampler):
     """Every temporal edge of a `MapStorage` alike, with replacement.
 
@@ -34,6 +38,11 @@ class UniformEdgeSampler(ReplaySampler):
     Args:
         expected_edges: edges that `projected_footprint` reckons with; None: as many as there are.
     """
+
+    @classmethod
+    def build(cls, settings: Settings, needs: Needs, capacity: int) -> "UniformEdgeSampler":
+        """Make the sampler for a run: `capacity` edges are expected."""
+        return cls(capacity)
 
     def __init__(self, expected_edges: int | None = None) -> None:
         super().__init__()
@@ -86,6 +95,7 @@ class UniformEdgeSampler(ReplaySampler):
         assert np.array_equal(leaves, np.floor(leaves)), "a weight is not a whole number"
 
 
+@part("memory/map/sampler", "visits")
 class VisitSampler(UniformEdgeSampler):
     """Temporal edges of a `MapStorage`, with replacement, in proportion to their counts.
 
@@ -96,6 +106,7 @@ class VisitSampler(UniformEdgeSampler):
         return counts
 
 
+@part("memory/map/sampler", "prioritized", settings=PrioritizedSettings)
 class PrioritizedEdgeSampler(PrioritizedSampler):
     """Temporal edges of a `MapStorage` in proportion to their priorities (Schaul et al. 2016).
 
@@ -104,12 +115,20 @@ class PrioritizedEdgeSampler(PrioritizedSampler):
     Args:
         expected_edges: edges that `projected_footprint` reckons with; None: as many as there are.
         options: alpha, beta_start, beta_end, beta_steps, eps of `PrioritizedSampler`.
+
+    Raises:
+        ValueError: eps is 0.
     """
 
     def __init__(self, expected_edges: int | None = None, **options: float | int | None) -> None:
         super().__init__(_FIRST_EDGES, **options)  # type: ignore[arg-type]
+        if not self.eps > 0.0:
+            raise ValueError(f"eps={self.eps}: use more than 0; weight 0 marks an edge as removed")
         self.expected_edges = expected_edges
         self._tree: SumTree
+
+    def check_storage(self, storage: object) -> None:
+        """Nothing: the tree grows with the map."""
 
     def extend(self, index: object) -> None:
         """Nothing: the map's log tells of its edges."""
@@ -133,14 +152,16 @@ class PrioritizedEdgeSampler(PrioritizedSampler):
         """Set priorities from TD errors; edges that were removed since they were drawn stay out.
 
         Args:
-            index: int64 [n].
-            priority: |TD error| [n] (its sign is dropped).
+            index: int64 [n]; -1 is skipped: the mark of a row without an edge.
+            priority: |TD error| [n] (its sign is dropped), or one for all.
 
         Raises:
-            ValueError: a priority is not finite.
+            IndexError: no edge was ever that far; nothing was changed.
+            ValueError: a priority is not finite; nothing was changed.
         """
         edges = as_index(index)
-        known = self._tree.leaf(edges) > 0.0
+        known = edges != -1
+        known[known] = self._tree.leaf(edges[known]) > 0.0
         given = torch.as_tensor(priority).reshape(-1).expand(len(edges))
         super().update_priority(edges[known], given[torch.from_numpy(known)])
 

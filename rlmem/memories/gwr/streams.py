@@ -54,13 +54,12 @@ def empty_streams(
     )
 
 
-def check_block(block: Block, num_actions: int, action_shape: tuple[int, ...]) -> None:
+def check_block(block: Block, num_actions: int) -> None:
     """Refuse rows that a map cannot be shown.
 
     Raises:
         UserError: an observation has no finite distance to others, or an action is none of
             `num_actions`.
-        ValueError: actions are not of `action_shape`.
     """
     for frames in (block.observation, block.next_observation):
         if frames.dtype == np.float32 and not np.abs(frames).max(initial=0.0) < _FARTHEST:
@@ -69,8 +68,6 @@ def check_block(block: Block, num_actions: int, action_shape: tuple[int, ...]) -
                 "knows no distance to it; end the episode before, or clip them"
             )
     action = block.action
-    if action.shape[1:] != action_shape:
-        raise ValueError(f"actions of shape {action.shape[1:]}: the map has {action_shape}")
     if num_actions and len(block) and not 0 <= action.min() <= action.max() < num_actions:
         raise UserError(
             f"actions {action.min()} .. {action.max()}: the map has num_actions={num_actions}"

@@ -226,8 +226,11 @@ class GWRWriter(Writer):
 
     def _read(self, data: Any) -> Block:
         storage = self._storage
-        block = as_block(data, self._frame_shape, storage.dtype, self.num_envs)
-        check_block(block, storage.num_actions, storage.action_shape)
+        dtype = np.dtype(np.float32 if storage.action_shape else np.int64)
+        block = as_block(
+            data, self._frame_shape, storage.dtype, self.num_envs, storage.action_shape, dtype
+        )
+        check_block(block, storage.num_actions)
         return block
 
     def _process(

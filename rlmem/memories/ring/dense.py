@@ -8,8 +8,10 @@ from rlmem.memories.base.lazy import lazy_zeros
 from rlmem.memories.base.serialize import State
 from rlmem.memories.base.storage import Block
 from rlmem.memories.ring.ring import RingStorage
+from rlmem.registry import part
 
 
+@part("memory/storage", "dense")
 class DenseStorage(RingStorage):
     """A ring storage (see `RingStorage`) of observation and next observation as they are sampled.
 

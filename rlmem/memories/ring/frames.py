@@ -1,5 +1,6 @@
 """Each frame once, as it is: in memory, or in a file of a directory that the user names."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,11 @@ from rlmem.memories.base.storage import Block
 from rlmem.memories.ring import kernels
 from rlmem.memories.ring.frame_file import FrameFile
 from rlmem.memories.ring.ring import RingStorage, as_bytes
+from rlmem.registry import part
+from rlmem.settings import Settings, setting
 
 
+@part("memory/storage", "frames")
 class FrameStorage(RingStorage):
     """A ring storage (see `RingStorage`) that holds each observation once, uncompressed.
 
@@ -169,3 +173,19 @@ class FrameStorage(RingStorage):
     def _import_open(self, state: State) -> None:
         self._reserve_chunks(0)
         self._frames[self._open_rows()] = state["open_frames"]
+
+
+@dataclass(kw_only=True)
+class MemmapSettings(Settings):
+    """Where the file of the frames goes."""
+
+    directory: str = setting(example="/scratch", free=True)
+
+
+@part("memory/storage", "memmap", settings=MemmapSettings)
+class MemmapFrameStorage(FrameStorage):
+    """`FrameStorage` with its frames in a file."""
+
+    @classmethod
+    def options(cls, settings: MemmapSettings) -> dict[str, Any]:
+        return {"directory": settings.directory}

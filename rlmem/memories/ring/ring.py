@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from tensordict import TensorDict
 
 from rlmem.memories.base.batch import Batch, as_tensordict
+from rlmem.memories.base.build import Needs
+from rlmem.memories.base.indexing import slots_of
 from rlmem.memories.base.serialize import State, load_state, save_state
 from rlmem.memories.base.storage import Block, as_block
 from rlmem.memories.ring import kernels
@@ -49,11 +50,46 @@ class RingStorage(RingFrames):
         chunk: frames a chunk, 2 to 255.
         budget: bytes that it may hold; the capacity is then an upper bound.
 
-    Written in order only (TorchRL's `RoundRobinWriter` or rlmem's `RingWriter`).
+    Written in order only (TorchRL's `RoundRobinWriter` or rlmem's `RingWriter`). A block that is
+    refused leaves storage and writer as they were.
 
     Raises:
         ValueError: an argument out of its range.
     """
+
+    @classmethod
+    def build(
+        cls, settings: Any, needs: Needs, capacity: int, budget: int | None = None
+    ) -> "RingStorage":
+        """Make the storage for a run.
+
+        Args:
+            capacity: transitions; under a budget as many as it holds at most.
+            budget: bytes, or None.
+        """
+        spec = needs.spec
+        discrete = np.uint8 if spec.num_actions <= 256 else np.int64
+        if budget is not None:  # an upper bound: memory is taken as it is written
+            frame = 0 if cls.compresses else int(np.prod(spec.frame_shape)) * spec.dtype.itemsize
+            capacity = budget // (kernels.ROW.itemsize + 1 + frame) + spec.num_envs
+        return cls(
+            capacity,
+            spec.frame_shape,
+            spec.dtype,
+            stack=spec.stack,
+            num_envs=spec.num_envs,
+            action_shape=spec.action_shape,
+            action_dtype=np.float32 if spec.action_shape else discrete,
+            n_step=needs.n_step,
+            gamma=needs.gamma,
+            budget=budget,
+            **cls.options(settings),
+        )
+
+    @classmethod
+    def options(cls, settings: Any) -> dict[str, Any]:
+        """Further arguments, of the settings of a kind of storage."""
+        return {}
 
     def __len__(self) -> int:
         return int(self._ring["window"][0])
@@ -64,18 +100,39 @@ class RingStorage(RingFrames):
         Args:
             cursor: int or int64 [N].
             data: the block (see `rlmem.memories.base.storage`).
+            set_cursor: False, TorchRL's sign of a write in place, is refused.
 
         Raises:
-            ValueError: slots out of order, or a block of other shapes.
+            ValueError: slots out of order or in place, or a block of other shapes.
         """
+        if not set_cursor:
+            raise ValueError(
+                f"{type(self).__name__} is written behind its newest transition only: use extend"
+            )
         first = int(cursor) if isinstance(cursor, int) else int(cursor[0])
         following = int(self._ring["cursor"][0]) % self.max_size
         if first != following:
+            # With a budget the ring may turn early, which TorchRL's writer would not know.
+            writers = "RingWriter" if self.budget is not None else "RoundRobinWriter or RingWriter"
             raise ValueError(
                 f"slot {first} was written, {following} comes next: {type(self).__name__} is "
-                "written in order, use RoundRobinWriter or RingWriter"
+                f"written in order, use {writers}"
             )
         self.append(data)
+
+    def _max_size_along_dim0(self, *, single_data: Any = None, batched_data: Any = None) -> int:
+        """Slots. TorchRL's writers ask with the data in hand, just before they move their cursor:
+        a block that `set` would refuse is refused here, while nothing has moved."""
+        data = batched_data if single_data is None else single_data
+        if data is not None:
+            self._read(data)
+        return self.max_size
+
+    def _read(self, data: Any) -> Block:
+        action = self._action
+        return as_block(
+            data, self.frame_shape, self.dtype, self.num_envs, action.shape[1:], action.dtype
+        )
 
     def append(self, data: Any) -> np.ndarray:
         """Write a block of N transitions behind the last ones; their slots, int64 [N].
@@ -85,7 +142,7 @@ class RingStorage(RingFrames):
             UserError: the budget is too small to hold it, or a disk is full; the storage stays
                 valid.
         """
-        block = as_block(data, self.frame_shape, self.dtype, self.num_envs)
+        block = self._read(data)
         longest = min(MAX_ROWS, self.max_size)
         if self._limit is not None:
             longest = min(longest, self._limit.longest_run)
@@ -97,11 +154,6 @@ class RingStorage(RingFrames):
             slots.append(np.arange(first, first + count))
             done += count
         return slots[0] if len(slots) == 1 else np.concatenate([np.empty(0, np.int64), *slots])
-
-    def _cursors(self) -> tuple[int, int, int]:
-        """Slots in use, the slot after the newest, transitions held."""
-        r = self._ring[0]
-        return int(r["size"]), int(r["cursor"]), int(r["window"])
 
     def _place(self, count: int) -> tuple[int, int]:
         """First slot and length of the next run of at most `count` slots, made free."""
@@ -199,23 +251,13 @@ class RingStorage(RingFrames):
         self._evicted.clear()
         return slots
 
-    def locate(self, index: torch.Tensor) -> torch.Tensor:
-        """Slots of the transitions `index` (int64, any shape, in [0, len))."""
-        r = self._ring[0]
-        if r["window"] == r["size"]:
-            return index
-        return (int(r["cursor"] - r["window"]) + index) % int(r["size"])
-
-    def newest(self, count: int) -> torch.Tensor:
-        """Slots of the `count` newest transitions, oldest first, int64 [count]."""
-        r = self._ring[0]
-        return (int(r["cursor"]) - count + torch.arange(count)) % int(r["size"])
-
     def get(self, index: Any) -> TensorDict:
         """Read transitions.
 
         Args:
-            index: int64 [B] or [U, B] slots (an int gives one transition without batch dimension).
+            index: int64 [B] or [U, B] slots (a number gives one transition without batch
+                dimension), or what else indexes a tensor of this length
+                (`rlmem.memories.base.indexing`).
 
         Returns:
             TensorDict of the index's shape: `observation` and `("next", "observation")`
@@ -225,14 +267,10 @@ class RingStorage(RingFrames):
         Raises:
             IndexError: a slot holds no transition.
         """
-        if isinstance(index, (int, np.integer)):
-            return self.get(np.array([index + len(self) if index < 0 else index]))[0]
-        if isinstance(index, slice):
-            index = np.arange(*index.indices(len(self)))
-        if isinstance(index, torch.Tensor):
-            index = index.cpu().numpy()
-        index = np.asarray(index, np.int64)
-        return as_tensordict(self.read(index), index.shape)
+        slots = slots_of(self, index)
+        if not slots.shape:
+            return self.get(slots[None])[0]
+        return as_tensordict(self.read(slots), slots.shape)
 
     def buffers(self, shape: tuple[int, ...], *, pinned: bool = False) -> SampleArrays:
         return SampleArrays(self, shape, pinned)

@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import torch
 
 from rlmem.memories.base.lazy import lazy_zeros
 from rlmem.memories.base.serialize import State
@@ -56,6 +57,37 @@ class RingFrames(ReplayStorage):
         self._evicted: list[np.ndarray] = []
         self._saved: str | None = None  # token of the state that was saved or loaded last
         self._empty()
+
+    # Which slots hold a transition.
+
+    def __len__(self) -> int:
+        return int(self._ring["window"][0])
+
+    def _cursors(self) -> tuple[int, int, int]:
+        """Slots in use, the slot after the newest, transitions held."""
+        r = self._ring[0]
+        return int(r["size"]), int(r["cursor"]), int(r["window"])
+
+    def locate(self, index: torch.Tensor) -> torch.Tensor:
+        """Slots of the transitions `index` (int64, any shape, in [0, len))."""
+        r = self._ring[0]
+        if r["window"] == r["size"]:
+            return index
+        return (int(r["cursor"] - r["window"]) + index) % int(r["size"])
+
+    def contains(self, item: Any) -> Any:
+        """Whether slots hold a transition, as in TorchRL's storages: bool for a number, bool [...]
+        for a tensor of them; negative ones count from the end."""
+        slot = torch.as_tensor(item)
+        size, cursor, window = self._cursors()
+        age = (cursor - 1 - slot) % max(1, size)
+        held = ((slot >= 0) & (slot < size) & (age < window)) | ((slot < 0) & (slot >= -window))
+        return bool(held) if held.ndim == 0 else held
+
+    def newest(self, count: int) -> torch.Tensor:
+        """Slots of the `count` newest transitions, oldest first, int64 [count]."""
+        r = self._ring[0]
+        return (int(r["cursor"]) - count + torch.arange(count)) % int(r["size"])
 
     # How frames are held: for the subclasses.
 

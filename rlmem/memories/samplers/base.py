@@ -7,15 +7,33 @@ import numpy as np
 import torch
 from torchrl.data.replay_buffers.samplers import Sampler
 
+from rlmem.memories.base.build import Needs
 from rlmem.memories.base.serialize import State, load_state, save_state
+from rlmem.settings import Settings
 
 
 class ReplaySampler(Sampler):
     """Base of the samplers: drawing from `self._rng`, saving without pickle, counting bytes."""
 
+    @classmethod
+    def build(cls, settings: Settings, needs: Needs, capacity: int) -> "ReplaySampler":
+        """Make the sampler for a run.
+
+        Args:
+            capacity: slots of the storage (edges of a map).
+        """
+        return cls()
+
     def uniform(self, n: int) -> torch.Tensor:
         """n draws from [0, 1), float64 [n], from the generator that the buffer passed in."""
         return torch.rand(n, generator=self._rng, dtype=torch.float64)
+
+    def check_storage(self, storage: Any) -> None:
+        """Asked whether this sampler can draw from a storage.
+
+        Raises:
+            ValueError: it cannot.
+        """
 
     def draw(
         self, storage: Any, batch_size: int, num_batches: int
@@ -101,6 +119,19 @@ def as_index(index: Any) -> np.ndarray:
     if isinstance(index, torch.Tensor):
         index = index.cpu().numpy()
     return np.atleast_1d(np.asarray(index, dtype=np.int64))
+
+
+def kept_slots(index: Any) -> np.ndarray:
+    """The slots int64 [n] of an index without -1, TorchRL's mark of a row that was not kept."""
+    slots = as_index(index)
+    return slots[slots >= 0]
+
+
+def draw_uniform(storage: Any, batch_size: int, rng: torch.Generator | None) -> torch.Tensor:
+    """Slots int64 [batch_size], each stored item with the same probability, with replacement."""
+    index = torch.randint(require_items(storage), (batch_size,), generator=rng)
+    locate = getattr(storage, "locate", None)  # rlmem's storages: some slots may be unused
+    return index if locate is None else locate(index)
 
 
 def require_items(storage: Any) -> int:

@@ -11,21 +11,60 @@ the TD errors, but share no code with it: its trees live in a C++ extension that
 torch's build.
 """
 
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import torch
+from numba import njit
 from torchrl.data.replay_buffers.samplers import PrioritizedSampler as TorchRLPrioritizedSampler
 from torchrl.data.replay_buffers.storages import Storage
 
+from rlmem.memories.base.build import Needs
 from rlmem.memories.base.serialize import State
-from rlmem.memories.samplers.base import ReplaySampler, as_index, require_items
+from rlmem.memories.samplers.base import ReplaySampler, as_index, draw_uniform, require_items
 from rlmem.memories.samplers.rank_heap import RankHeap
 from rlmem.memories.samplers.sum_tree import SumTree, TensorSumTree
+from rlmem.registry import part
+from rlmem.settings import Settings, setting
+
+
+@dataclass(kw_only=True)
+class RankSettings(Settings):
+    """Rank-based prioritisation (Schaul 2016)."""
+
+    alpha: float = setting(at_least=0, at_most=1)
+    beta_start: float = setting(at_least=0, at_most=1)
+    beta_end: float = setting(at_least=0, at_most=1)
+    beta_steps: int = setting(at_least=1, free=True)
+
+
+@dataclass(kw_only=True)
+class PrioritizedSettings(RankSettings):
+    """Proportional prioritisation (Schaul 2016)."""
+
+    eps: float = setting(above=0)
+
+
+@njit(cache=True)
+def _largest(index: np.ndarray, priority: np.ndarray) -> float:
+    """The largest priority (>= 0) of those with an index >= 0; inf if one is not finite."""
+    largest = 0.0
+    for i in range(index.shape[0]):
+        if index[i] >= 0:
+            if not priority[i] < np.inf:
+                return np.inf
+            largest = max(largest, priority[i])
+    return largest
 
 
 class _Prioritized(ReplaySampler, TorchRLPrioritizedSampler):
     """What both variants share: the schedule of beta, the largest priority so far, the weights."""
+
+    @classmethod
+    def build(cls, settings: RankSettings, needs: Needs, capacity: int) -> Any:
+        """Make the sampler for a run."""
+        return cls(capacity, **asdict(settings))  # pyright: ignore[reportArgumentType]
 
     reduction = "max"
     # Plain attributes in place of TorchRL's properties, which reach into its trees.
@@ -34,11 +73,18 @@ class _Prioritized(ReplaySampler, TorchRLPrioritizedSampler):
     device: torch.device | str | None = None
 
     def __init__(
-        self, alpha: float, beta_start: float, beta_end: float, beta_steps: int | None, eps: float
+        self,
+        capacity: int,
+        alpha: float,
+        beta_start: float,
+        beta_end: float,
+        beta_steps: int | None,
+        eps: float,
     ) -> None:
         # TorchRL's own constructor would build its C++ trees.
         self._storage = None
         self._rng = None
+        self.capacity = capacity
         self.alpha, self.eps = alpha, eps
         self.beta_start, self.beta_end, self.beta_steps = beta_start, beta_end, beta_steps
         self.beta = beta_start
@@ -55,10 +101,29 @@ class _Prioritized(ReplaySampler, TorchRLPrioritizedSampler):
             fraction = min(1.0, env_steps / self.beta_steps)
             self.beta = self.beta_start + fraction * (self.beta_end - self.beta_start)
 
+    def check_storage(self, storage: Any) -> None:
+        """See `ReplaySampler`.
+
+        Raises:
+            ValueError: the storage has more slots than the sampler.
+        """
+        if storage.max_size > self.capacity:
+            raise ValueError(
+                f"{type(self).__name__}(capacity={self.capacity}) beside a storage of "
+                f"{storage.max_size} slots: give both the same capacity"
+            )
+
     def extend(self, index: Any) -> None:
-        """Give written slots the largest priority so far."""
+        """Give written slots the largest priority so far.
+
+        Args:
+            index: int64 [n]; -1 is skipped: TorchRL's mark of a row that was not kept.
+
+        Raises:
+            IndexError: a slot is out of range; nothing was changed.
+        """
         index = as_index(index)
-        self._set(index, np.full(len(index), self._largest))
+        self._write(index, np.full(len(index), self._largest))
 
     add = extend
 
@@ -66,20 +131,26 @@ class _Prioritized(ReplaySampler, TorchRLPrioritizedSampler):
         """Set priorities from TD errors.
 
         Args:
-            index: int64 [n].
-            priority: |TD error| [n] (its sign is dropped).
+            index: int64 [n]; -1 is skipped: TorchRL's mark of a row that was not kept.
+            priority: |TD error| [n] (its sign is dropped), or one for all.
 
         Raises:
-            ValueError: a priority is not finite.
+            IndexError: a slot is out of range; nothing was changed.
+            ValueError: a priority is not finite, or there are not as many as indices; nothing was
+                changed.
         """
         priority = torch.as_tensor(priority).detach().to("cpu", torch.float64).numpy()
         index = as_index(index)
-        priority = np.broadcast_to(np.abs(priority).reshape(-1), index.shape)
-        largest = priority.max(initial=0.0)
-        if not np.isfinite(largest):
+        priority = np.abs(priority).reshape(-1)
+        if len(priority) != len(index):
+            if len(priority) != 1:
+                raise ValueError(f"{len(index)} indices and {len(priority)} TD errors were given")
+            priority = np.repeat(priority, len(index))
+        largest = _largest(index, priority)
+        if largest == np.inf:
             raise ValueError("a TD error is not finite: the network has diverged")
-        self._largest = max(self._largest, float(largest))
-        self._set(index, priority)
+        self._write(index, priority)
+        self._largest = max(self._largest, largest)
 
     def _strata(self, batch_size: int) -> torch.Tensor:
         """One draw in each of batch_size equal parts of [0, 1), float64 [batch_size]."""
@@ -89,6 +160,13 @@ class _Prioritized(ReplaySampler, TorchRLPrioritizedSampler):
         # Dividing by the largest weight is dividing by the smallest probability's.
         weight = (probability / probability.min()).pow(-self.beta)
         return {"priority_weight": weight.to(torch.float32)}
+
+    def _write(self, index: np.ndarray, priority: np.ndarray) -> None:
+        try:
+            self._set(index, priority)
+        except IndexError as error:
+            hint = f"in this {type(self).__name__}; give it the storage's capacity"
+            raise IndexError(f"{error} {hint}") from None
 
     def _set(self, index: np.ndarray, priority: np.ndarray) -> None:
         raise NotImplementedError
@@ -100,6 +178,7 @@ class _Prioritized(ReplaySampler, TorchRLPrioritizedSampler):
         return f"{type(self).__name__}(alpha={self.alpha}, beta={self.beta:.3f}, eps={self.eps})"
 
 
+@part("memory/sampler", "prioritized", settings=PrioritizedSettings)
 class PrioritizedSampler(_Prioritized):
     """Proportional prioritization.
 
@@ -108,7 +187,8 @@ class PrioritizedSampler(_Prioritized):
         alpha: exponent of the priorities; 0 is uniform.
         beta_start, beta_end: exponent of the importance weights at the run's start and end.
         beta_steps: env steps over which beta rises; None keeps `beta` where it is set.
-        eps: added to |TD error|, so that no transition is lost for ever.
+        eps: added to |TD error|, so that no transition is lost for ever. Where all priorities are
+            0, with eps=0, transitions are drawn uniformly, as dqn_zoo and Dopamine do.
         device: None keeps the priorities in a sum tree on the CPU; a torch device keeps them
             there, drawn by cumulative sums.
     """
@@ -124,7 +204,7 @@ class PrioritizedSampler(_Prioritized):
         eps: float = 1e-6,
         device: torch.device | str | None = None,
     ) -> None:
-        super().__init__(alpha, beta_start, beta_end, beta_steps, eps)
+        super().__init__(capacity, alpha, beta_start, beta_end, beta_steps, eps)
         self.device = device
         self._tree = SumTree(capacity) if device is None else TensorSumTree(capacity, device)
 
@@ -136,8 +216,17 @@ class PrioritizedSampler(_Prioritized):
             self._tree.update(*(torch.from_numpy(a).to(self.device) for a in (index, weight)))
 
     def sample(self, storage: Storage, batch_size: int) -> tuple[torch.Tensor, dict]:
-        """Indices int64 [batch_size] and `priority_weight` float32 [batch_size]."""
+        """Indices int64 [batch_size] and `priority_weight` float32 [batch_size].
+
+        Raises:
+            RuntimeError: the memory is empty.
+            ValueError: the storage has more slots than the sampler.
+        """
         require_items(storage)
+        self.check_storage(storage)
+        if not self._tree.total > 0.0:
+            index = draw_uniform(storage, batch_size, self._rng).to(self.device or "cpu")
+            return index, {"priority_weight": torch.ones(batch_size, device=index.device)}
         u = self._strata(batch_size)
         if isinstance(self._tree, SumTree):
             index = torch.from_numpy(self._tree.draw(u.numpy()))
@@ -185,6 +274,7 @@ class PrioritizedSampler(_Prioritized):
         self._tree.check_valid()
 
 
+@part("memory/sampler", "rank", settings=RankSettings)
 class RankSampler(_Prioritized):
     """Rank-based prioritization: P(i) ~ (1 / rank(i))^alpha.
 
@@ -207,7 +297,7 @@ class RankSampler(_Prioritized):
         beta_steps: int | None = None,
         sort_every: int = 10_000,
     ) -> None:
-        super().__init__(alpha, beta_start, beta_end, beta_steps, 0.0)
+        super().__init__(capacity, alpha, beta_start, beta_end, beta_steps, 0.0)
         self.sort_every = sort_every
         self._heap = RankHeap(capacity)
         self._cdf = torch.empty(0, dtype=torch.float64)
@@ -221,8 +311,14 @@ class RankSampler(_Prioritized):
             self._updates = 0
 
     def sample(self, storage: Storage, batch_size: int) -> tuple[torch.Tensor, dict]:
-        """Indices int64 [batch_size] and `priority_weight` float32 [batch_size]."""
+        """Indices int64 [batch_size] and `priority_weight` float32 [batch_size].
+
+        Raises:
+            RuntimeError: the memory is empty.
+            ValueError: the storage has more slots than the sampler.
+        """
         require_items(storage)
+        self.check_storage(storage)
         if len(self._cdf) < self._heap.size:
             ranks = min(2 * self._heap.size, self._heap.capacity)
             self._cdf = torch.arange(1, ranks + 1, dtype=torch.float64).pow(-self.alpha).cumsum(0)

@@ -10,6 +10,7 @@ from numba import njit
 
 from rlmem.memories.base.lazy import lazy_zeros
 from rlmem.memories.base.serialize import State
+from rlmem.memories.samplers.entries import check_entries, check_index
 
 
 @njit(cache=True)
@@ -66,6 +67,8 @@ def _update(
 ) -> int:
     for i in range(index.shape[0]):
         item = index[i]
+        if item < 0:
+            continue
         priority[item] = value[i]
         if position[item] == 0:
             order[size] = item
@@ -91,12 +94,26 @@ class RankHeap:
         self._used = 0  # items below the largest index ever written
 
     def update(self, index: np.ndarray, value: np.ndarray) -> None:
-        """Add items or change their priorities: index int64 [n], value float64 [n]."""
-        self._used = max(self._used, int(index.max(initial=-1)) + 1)
+        """Add items or change their priorities.
+
+        Args:
+            index: int64 [n], each in [0, capacity), or -1: a row that is skipped.
+            value: float64 [n], finite and >= 0.
+
+        Raises:
+            IndexError: an index is out of range; nothing was changed.
+            ValueError: a priority is negative or not finite; nothing was changed.
+        """
+        self._used = max(self._used, check_entries(index, value, self.capacity) + 1)
         self.size = _update(self._priority, self._order, self._position, self.size, index, value)
 
     def remove(self, index: np.ndarray) -> None:
-        """Take items out (int64 [n]); those that are not in it are skipped."""
+        """Take items out (int64 [n]); those that are not in it are skipped.
+
+        Raises:
+            IndexError: an index is not in [0, capacity); nothing was changed.
+        """
+        check_index(index, self.capacity)
         self.size = _remove(self._priority, self._order, self._position, self.size, index)
 
     def item_at(self, rank: np.ndarray) -> np.ndarray:

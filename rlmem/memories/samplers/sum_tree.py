@@ -7,6 +7,8 @@ an item of weight zero is never drawn. 16 bytes an item, the capacity rounded up
 
 `SumTree` runs on the CPU (numba). `TensorSumTree` keeps the same interface on any torch device:
 cumsum + searchsorted, O(capacity) a draw, which on a GPU is faster than walking a tree.
+
+What is given is checked before anything is written: compiled code writes wherever an index points.
 """
 
 import numpy as np
@@ -14,11 +16,17 @@ import torch
 from numba import njit
 
 from rlmem.memories.base.lazy import lazy_zeros
+from rlmem.memories.samplers.entries import check_entries, check_index, refusal
+
+NO_WEIGHT = "no item has a positive weight: nothing can be drawn"
+OUTSIDE = "a fraction of the total weight to draw at is not in [0, 1]"
 
 
 @njit(cache=True)
 def _update(tree: np.ndarray, base: int, index: np.ndarray, value: np.ndarray) -> None:
     for i in range(index.shape[0]):
+        if index[i] < 0:
+            continue
         node = base + index[i]
         tree[node] = value[i]
         node >>= 1
@@ -29,8 +37,11 @@ def _update(tree: np.ndarray, base: int, index: np.ndarray, value: np.ndarray) -
 
 @njit(cache=True)
 def _draw(tree: np.ndarray, base: int, u: np.ndarray) -> np.ndarray:
+    """Items at the fractions u of the total; fewer where a fraction is out of range."""
     out = np.empty(u.shape[0], np.int64)
     for i in range(u.shape[0]):
+        if not 0.0 <= u[i] <= 1.0:
+            return out[:i]
         mass = u[i] * tree[1]
         node = 1
         while node < base:
@@ -68,31 +79,43 @@ class SumTree:
         """Set weights; of an index given twice, the last value stands.
 
         Args:
-            index: int64 [n], each in [0, capacity).
+            index: int64 [n], each in [0, capacity), or -1: a row that is skipped.
             value: float64 [n], finite and >= 0.
+
+        Raises:
+            IndexError: an index is out of range; nothing was set.
+            ValueError: a weight is negative or not finite; nothing was set.
         """
-        if len(index):
-            self.used = max(self.used, int(index.max()) + 1)
-            _update(self._tree, self._base, index, value)
+        highest = check_entries(index, value, self.capacity)
+        self.used = max(self.used, highest + 1)
+        _update(self._tree, self._base, index, value)
 
     def draw(self, u: np.ndarray) -> np.ndarray:
         """Items at the fractions `u` of the total weight.
 
         Args:
-            u: float64 [n] in [0, 1).
+            u: float64 [n] in [0, 1); 1, to which a fraction may round, is the last item's.
 
         Returns:
             int64 [n], item i such that prefix(i) <= u * total < prefix(i + 1).
 
         Raises:
-            ValueError: if all weights are zero.
+            ValueError: all weights are zero, or a fraction is out of range.
         """
         if not self._tree[1] > 0.0:
-            raise ValueError("no item has a positive weight: nothing can be drawn")
-        return _draw(self._tree, self._base, u)
+            raise ValueError(NO_WEIGHT)
+        items = _draw(self._tree, self._base, u)
+        if len(items) < len(u):
+            raise ValueError(OUTSIDE)
+        return items
 
     def leaf(self, index: np.ndarray) -> np.ndarray:
-        """Weights of the items `index` (int64 [n]) as float64 [n]."""
+        """Weights of the items `index` (int64 [n]) as float64 [n].
+
+        Raises:
+            IndexError: an index is not in [0, capacity).
+        """
+        check_index(index, self.capacity)
         return self._tree[self._base + index]
 
     def grow(self, capacity: int) -> None:
@@ -108,7 +131,13 @@ class SumTree:
         return self._tree[self._base : self._base + self.capacity]
 
     def load_leaves(self, leaves: np.ndarray) -> None:
-        """Set the first weights (float64 [n]), the rest to 0, and sum them up again."""
+        """Set the first weights (float64 [n]), the rest to 0, and sum them up again.
+
+        Raises:
+            IndexError: more weights than the capacity; nothing was set.
+            ValueError: a weight is negative or not finite; nothing was set.
+        """
+        check_entries(np.arange(len(leaves)), leaves, self.capacity)
         used = max(self.used, len(leaves))
         self.used = len(leaves)
         self._tree[self._base : self._base + used] = 0.0
@@ -151,28 +180,39 @@ class TensorSumTree:
 
     def update(self, index: torch.Tensor, value: torch.Tensor) -> None:
         """As `SumTree.update`, with int64 [n] and float64 [n] tensors."""
+        value = value.to(torch.float64)
+        kept = index >= 0
+        bad = (index < -1) | (index >= self.capacity) | kept & ~((value >= 0) & value.isfinite())
+        if bool(bad.any()):
+            raise refusal(int(index[bad][0]), float(value[bad][0]), self.capacity)
+        index, value = index[kept], value[kept]
         # index_put with repeated indices has no order on a GPU: keep each index's last value.
         order = torch.full_like(self._weights, -1, dtype=torch.int64)
         positions = torch.arange(len(index), device=index.device)
         order.scatter_reduce_(0, index, positions, "amax")
         touched = order >= 0
-        self._weights[touched] = value.to(torch.float64)[order[touched]]
+        self._weights[touched] = value[order[touched]]
 
     def draw(self, u: torch.Tensor) -> torch.Tensor:
         """As `SumTree.draw`, float64 [n] -> int64 [n].
 
         Raises:
-            ValueError: if all weights are zero.
+            ValueError: all weights are zero, or a fraction is out of range.
         """
         prefix = self._weights.cumsum(0)
         if not float(prefix[-1]) > 0.0:
-            raise ValueError("no item has a positive weight: nothing can be drawn")
+            raise ValueError(NO_WEIGHT)
+        if not bool(((u >= 0) & (u <= 1)).all()):
+            raise ValueError(OUTSIDE)
         index = torch.searchsorted(prefix, u * prefix[-1], right=True)
         last = torch.searchsorted(prefix, prefix[-1])  # the last item of positive weight
         return torch.minimum(index, last)
 
     def leaf(self, index: torch.Tensor) -> torch.Tensor:
-        """Weights of the items `index` (int64 [n]) as float64 [n]."""
+        """As `SumTree.leaf`, int64 [n] -> float64 [n]."""
+        outside = (index < 0) | (index >= self.capacity)
+        if bool(outside.any()):
+            raise refusal(int(index[outside][0]), 0.0, self.capacity)
         return self._weights[index]
 
     def leaves(self) -> np.ndarray:
@@ -180,7 +220,8 @@ class TensorSumTree:
         return self._weights.cpu().numpy()
 
     def load_leaves(self, leaves: np.ndarray) -> None:
-        """Set the first weights (float64 [n]), the rest to 0."""
+        """As `SumTree.load_leaves`."""
+        check_entries(np.arange(len(leaves)), leaves, self.capacity)
         self._weights.zero_()
         self._weights[: len(leaves)] = torch.from_numpy(np.array(leaves))
 

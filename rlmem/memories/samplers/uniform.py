@@ -6,21 +6,23 @@ import numpy as np
 import torch
 from torchrl.data.replay_buffers.storages import Storage
 
+from rlmem.memories.base.build import Needs
 from rlmem.memories.base.serialize import State
-from rlmem.memories.samplers.base import ReplaySampler, as_index, require_items
+from rlmem.memories.samplers.base import ReplaySampler, draw_uniform, kept_slots, require_items
+from rlmem.registry import part
+from rlmem.settings import Settings
 
 
+@part("memory/sampler", "uniform")
 class UniformSampler(ReplaySampler):
     """Each stored transition with the same probability, with replacement (Lin 1992)."""
 
     def sample(self, storage: Storage, batch_size: int) -> tuple[torch.Tensor, dict]:
         """Indices int64 [batch_size]; no further information."""
-        size = require_items(storage)
-        index = torch.randint(size, (batch_size,), generator=self._rng)
-        locate = getattr(storage, "locate", None)  # rlmem's storages: some slots may be unused
-        return (index if locate is None else locate(index)), {}
+        return draw_uniform(storage, batch_size, self._rng), {}
 
 
+@part("memory/sampler", "combined")
 class CombinedSampler(UniformSampler):
     """Combined experience replay: the newest transition and batch_size - 1 uniform ones.
 
@@ -32,8 +34,10 @@ class CombinedSampler(UniformSampler):
         self._newest = -1
 
     def extend(self, index: Any) -> None:
-        """Remember the newest of the written slots."""
-        self._newest = int(as_index(index)[-1])
+        """Remember the newest of the written slots; -1 is skipped, as a row that was not kept."""
+        slots = kept_slots(index)
+        if len(slots):
+            self._newest = int(slots[-1])
 
     add = extend
 
@@ -54,6 +58,7 @@ class CombinedSampler(UniformSampler):
         self._newest = int(state_dict["newest"])
 
 
+@part("memory/sampler", "newest")
 class NewestSampler(ReplaySampler):
     """The newest batch_size transitions, oldest first, each time: the whole of a memory of one
     minibatch."""
@@ -74,6 +79,7 @@ class NewestSampler(ReplaySampler):
         return storage.newest(batch_size), {}  # pyright: ignore[reportAttributeAccessIssue]
 
 
+@part("memory/sampler", "latest")
 class LatestSampler(ReplaySampler):
     """The newest transitions in the order in which they came, each used once: no replay.
 
@@ -81,14 +87,19 @@ class LatestSampler(ReplaySampler):
         history: how many unused ones are remembered, at least the batch size [transitions].
     """
 
+    @classmethod
+    def build(cls, settings: Settings, needs: Needs, capacity: int) -> "LatestSampler":
+        """Make the sampler for a run: it remembers a minibatch."""
+        return cls(history=needs.batch_size)
+
     def __init__(self, history: int) -> None:
         super().__init__()
         self.history = history
         self._recent = np.empty(0, np.int64)
 
     def extend(self, index: Any) -> None:
-        """Remember the written slots, oldest first."""
-        self._recent = np.concatenate([self._recent, as_index(index)])[-self.history :]
+        """Remember the written slots, oldest first; -1 is skipped, as a row that was not kept."""
+        self._recent = np.concatenate([self._recent, kept_slots(index)])[-self.history :]
 
     add = extend
 

@@ -28,6 +28,13 @@ class ReplayTransform:
         """
         self.storage = storage
 
+    def check(self, block: Any) -> None:
+        """Shown each block before any part of the memory takes it.
+
+        Raises:
+            ValueError: the block cannot be used.
+        """
+
     def extend(self, block: Any, index: torch.Tensor) -> None:
         """Told of each block (`rlmem.memories.base.storage`) that was written, at slots [N]."""
 

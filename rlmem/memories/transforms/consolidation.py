@@ -6,16 +6,23 @@ all that was seen (MeDQN(U): the memory itself may then be one minibatch), `Stor
 memory (MeDQN(R)).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 
+from rlmem.errors import UserError
 from rlmem.memories.base.batch import Batch
+from rlmem.memories.base.build import Needs
 from rlmem.memories.base.serialize import State
-from rlmem.memories.base.storage import ReplayStorage, as_block
+from rlmem.memories.base.storage import ReplayStorage, both_frames
+from rlmem.memories.replay import Replay, ReplaySettings
+from rlmem.memories.ring.ring import RingStorage
 from rlmem.memories.transforms.base import ReplayTransform
+from rlmem.registry import part
+from rlmem.settings import Settings, setting
 
 
 class States(Protocol):
@@ -53,18 +60,17 @@ class BoundedStates:
         dtype: of an observation, float32 or uint8.
     """
 
-    def __init__(self, shape: tuple[int, ...], dtype: Any, num_envs: int = 1) -> None:
-        self.shape, self.dtype, self.num_envs = tuple(shape), np.dtype(dtype), num_envs
+    def __init__(self, shape: tuple[int, ...], dtype: Any) -> None:
+        self.shape, self.dtype = tuple(shape), np.dtype(dtype)
         self._bounds = np.zeros((2, *self.shape), self.dtype)  # low, high
         self._seen = False
 
     def observe(self, block: Any) -> None:
         """Widen the bounds to a block's observations and next observations."""
-        rows = as_block(block, self.shape, self.dtype, self.num_envs)
-        if len(rows) == 0:
-            return
         low, high = self._bounds
-        for states in (rows.observation, rows.next_observation):
+        for states in both_frames(block, self.shape, self.dtype):
+            if len(states) == 0:
+                return
             if not self._seen:
                 low[...] = high[...] = states[0]
                 self._seen = True
@@ -189,3 +195,64 @@ class Consolidation(ReplayTransform):
     def check_valid(self) -> None:
         assert self.steps >= 1
         assert self.batch_size >= 1
+
+
+@dataclass(kw_only=True)
+class ConsolidationSettings(Settings):
+    """States at which an agent is held to its target network."""
+
+    states: str = setting(choices=("bounds", "stored"))
+    batch_size: int = setting(at_least=1)
+    inner_steps: int = setting(at_least=1)
+    weight_start: float = setting(at_least=0)
+    weight_end: float = setting(at_least=0)
+    weight_steps: int = setting(at_least=1)
+
+
+@dataclass(kw_only=True)
+class MedqnSettings(ReplaySettings):
+    """Consolidation in place of a large memory (Lan et al. 2023)."""
+
+    consolidation: ConsolidationSettings = setting()
+
+
+@part("memory", "medqn", settings=MedqnSettings)
+class ConsolidatedReplay(Replay):
+    """A ring whose batches bring states to consolidate."""
+
+    @classmethod
+    def check(cls, settings: MedqnSettings, run: Any) -> None:
+        """The agent has values to hold, the environment states that can be drawn.
+
+        Raises:
+            UserError: not so.
+        """
+        super().check(settings, run)
+        if not run.agent.part.cls.has_action_values:
+            raise UserError(
+                f"memory={settings.name}: holds the Q values of all actions to their target, which "
+                f"agent={run.agent.name} has not; use agent=dqn"
+            )
+        if settings.consolidation.states == "bounds" and run.env.part.cls.screens:
+            raise UserError(
+                f"memory.consolidation.states=bounds: screens of env={run.env.name} drawn pixel by "
+                "pixel are noise; use memory=medqn_r, or memory.consolidation.states=stored"
+            )
+
+    @classmethod
+    def transforms(
+        cls, settings: MedqnSettings, needs: Needs, storage: RingStorage
+    ) -> Sequence[ReplayTransform]:
+        """States to consolidate."""
+        own, spec = settings.consolidation, needs.spec
+        bounded = own.states == "bounds"
+        return (
+            Consolidation(
+                BoundedStates(spec.frame_shape, spec.dtype) if bounded else StoredStates(storage),
+                steps=own.inner_steps,
+                batch_size=own.batch_size,
+                weight_start=own.weight_start,
+                weight_end=own.weight_end,
+                weight_steps=own.weight_steps,
+            ),
+        )

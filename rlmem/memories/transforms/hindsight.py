@@ -6,20 +6,27 @@ achieved, and the goal is replaced when a batch is drawn: one hindsight goal is 
 stored copies, and it is drawn anew each time.
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
+from rlmem.errors import UserError
 from rlmem.memories.base.batch import Batch
+from rlmem.memories.base.build import Needs
 from rlmem.memories.base.lazy import lazy_zeros
 from rlmem.memories.base.serialize import State
 from rlmem.memories.base.storage import Block, ReplayStorage
+from rlmem.memories.replay import Replay, ReplaySettings
 from rlmem.memories.ring.ring import RingStorage
 from rlmem.memories.samplers.base import as_index
 from rlmem.memories.transforms import hindsight_kernels as kernels
 from rlmem.memories.transforms.base import ReplayTransform
+from rlmem.registry import part
+from rlmem.settings import setting
 
 STRATEGIES = ("future", "final", "episode", "random")
 Rule = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -118,18 +125,29 @@ class HindsightTransform(ReplayTransform):
             raise ValueError(f"capacity={self.capacity}: the storage has {storage.max_size} slots")
         self.storage: RingStorage = storage
 
-    def extend(self, block: Any, index: torch.Tensor) -> None:
-        """Keep the goals that a block achieved.
+    def check(self, block: Any) -> None:
+        """See `ReplayTransform`.
 
         Raises:
-            ValueError: the block does not say them.
+            ValueError: the block does not say which goals were achieved, one a transition.
         """
-        given = block.columns if isinstance(block, Block) else block["next"]
-        achieved = given.get("achieved_goal", None)
+        achieved = _achieved_goals(block)
         if achieved is None:
             raise ValueError("a block without (next, achieved_goal): hindsight needs it")
+        own = isinstance(block, Block)
+        n = len(block) if own else np.asarray(block["next"]["terminated"]).size
+        shape = np.shape(achieved)
+        if math.prod(shape) != n * self.goal_size:
+            raise ValueError(
+                f"(next, achieved_goal) of shape {shape} was given with {n} transitions: hindsight "
+                f"needs {(n, self.goal_size)}"
+            )
+
+    def extend(self, block: Any, index: torch.Tensor) -> None:
+        """Keep the goals that a block achieved."""
         slots = as_index(index)
-        self._achieved[slots] = np.asarray(achieved).reshape(len(slots), self.goal_size)
+        achieved = np.asarray(_achieved_goals(block))
+        self._achieved[slots] = achieved.reshape(len(slots), self.goal_size)
         if len(self._back):
             self._back[slots] = 0
             self._link_back(np.concatenate((self._newest, slots)))
@@ -234,3 +252,81 @@ class HindsightTransform(ReplayTransform):
         age = (int(self.storage._ring["cursor"][0]) - 1 - first) % max(1, self._used())
         gone = self._back[first]
         assert ((gone == 0) | (age + gone >= len(self.storage))).all(), "a link to another episode"
+
+
+def _achieved_goals(block: Any) -> Any:
+    """What each transition of a block achieved; None where it does not say."""
+    given = block.columns if isinstance(block, Block) else block["next"]
+    return given.get("achieved_goal", None)
+
+
+@dataclass(kw_only=True)
+class HerSettings(ReplaySettings):
+    """Hindsight experience replay (Andrychowicz et al. 2017)."""
+
+    strategy: str = setting(choices=STRATEGIES)
+    k: int = setting(at_least=1)
+
+
+@part("memory", "her", settings=HerSettings)
+class HindsightReplay(Replay):
+    """A ring whose batches have goals that were achieved."""
+
+    @classmethod
+    def check(cls, settings: HerSettings, run: Any) -> None:
+        """What can be said without the environment's spaces.
+
+        Raises:
+            UserError: rewards cannot be made anew.
+        """
+        super().check(settings, run)
+        memory, env = f"memory={settings.name}", run.env
+        if not getattr(env.part.cls, "goals", False):
+            raise UserError(
+                f"{memory}: env={env.name} has no goals; use an env such as env=bit_flip"
+            )
+        if run.agent.n_step > 1:
+            raise UserError(
+                f"agent.n_step={run.agent.n_step}: {memory} makes rewards of one step anew; use "
+                "agent.n_step=1"
+            )
+        if env.reward_clip:
+            raise UserError(
+                f"env.reward_clip=true: {memory} makes rewards anew, as the env gives them; use "
+                "env.reward_clip=false"
+            )
+        if env.terminal_reward is not None:
+            raise UserError(
+                f"env.terminal_reward={env.terminal_reward}: {memory} makes rewards anew, as the "
+                "env gives them; leave the key out"
+            )
+
+    @classmethod
+    def transforms(
+        cls, settings: HerSettings, needs: Needs, storage: RingStorage
+    ) -> Sequence[ReplayTransform]:
+        """Hindsight goals.
+
+        Raises:
+            UserError: the environment has no goals, or does not say what any is worth.
+        """
+        goal, memory = needs.spec.goal, f"memory={settings.name}"
+        env_id = getattr(needs.spec, "env_id", "the environment")
+        if goal is None:
+            raise UserError(f"{memory}: {env_id} has no goals; use an env such as env=bit_flip")
+        if goal.rules is None:
+            raise UserError(
+                f"{memory}: {env_id} does not say what another goal is worth: "
+                f"compute_reward(achieved_goal, desired_goal, {{}}) fails ({goal.lacks}); use "
+                "another memory, or an env such as env=bit_flip"
+            )
+        return (
+            HindsightTransform(
+                storage.max_size,
+                goal.size,
+                goal.rules.reward,
+                goal.rules.terminated,
+                strategy=settings.strategy,
+                k=settings.k,
+            ),
+        )

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from rlmem.memories.factory import make_memory
 
 from rlmem.config import compose
 from rlmem.envs import EnvSpec
@@ -14,7 +15,6 @@ from rlmem.memories import ReplayMemory
 from rlmem.memories.base.lazy import give_back, lazy_zeros
 from rlmem.memories.compression import arena
 from rlmem.memories.compression.arena import SEGMENT
-from rlmem.memories.factory import make_memory
 from rlmem.memories.gwr.map import MapStorage
 from tests.memories.helpers import RandomEnvs
 from tests.memories.ring.test_ring_storages import make

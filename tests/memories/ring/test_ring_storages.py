@@ -265,7 +265,7 @@ def test_a_next_observation_of_another_dtype_or_shape_is_refused(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("index", [[10], [-1], [3, 10**7], -11, 10])
+@pytest.mark.parametrize("index", [[10], [-11], [3, 10**7], -11, 10])
 def test_a_slot_that_holds_nothing_is_refused(kind: str, index: Any) -> None:
     storage, block = make(kind, 20, (4,), np.float32), vector_block(10)
     storage.append(block)

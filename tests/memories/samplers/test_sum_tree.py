@@ -37,6 +37,9 @@ class OnTensors:
     def draw(self, u: np.ndarray) -> np.ndarray:
         return self.tree.draw(torch.from_numpy(u)).numpy()
 
+    def leaf(self, index: np.ndarray) -> np.ndarray:
+        return self.tree.leaf(torch.from_numpy(index)).numpy()
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self.tree, name)
 
@@ -44,6 +47,15 @@ class OnTensors:
 either = pytest.mark.parametrize("make", [SumTree, OnTensors])
 # Whole numbers below 2^20, so that every order of summing gives the same float64.
 weight = st.one_of(st.just(0), st.integers(1, 2**20))
+
+
+either_or_heap = pytest.mark.parametrize("make", [SumTree, OnTensors, RankHeap])
+OUT_OF_RANGE = [-2, -1000, 5, 7, 8, 10**12]  # of five items
+
+
+def leaves_of(structure: Any) -> list[float]:
+    heap = isinstance(structure, RankHeap)
+    return structure.state_dict()["priority"].tolist() if heap else structure.leaves().tolist()
 
 
 @either
@@ -98,6 +110,76 @@ def test_a_mass_that_rounds_up_to_the_total_stays_with_the_last_positive_item(ma
 def test_an_empty_tree_draws_nothing(make: Any) -> None:
     with pytest.raises(ValueError, match="no item has a positive weight"):
         make(5).draw(np.array([0.5]))
+
+
+@either_or_heap
+@pytest.mark.parametrize("wrong", [-1.0, -5e-324, np.nan, np.inf, -np.inf])
+def test_a_weight_that_is_negative_or_not_finite_is_refused(make: Any, wrong: float) -> None:
+    structure = make(5)
+    structure.update(np.arange(5), np.arange(1.0, 6.0))
+    with pytest.raises(ValueError, match=f"weight {wrong} of item 3: a weight is finite"):
+        structure.update(np.array([0, 3, 1]), np.array([9.0, wrong, 9.0]))
+    assert leaves_of(structure) == [1, 2, 3, 4, 5]
+    structure.check_valid()
+
+
+@either_or_heap
+@pytest.mark.parametrize("wrong", OUT_OF_RANGE)
+def test_an_item_out_of_range_is_refused(make: Any, wrong: int) -> None:
+    structure, error = make(5), f"item {wrong} is out of range: there is room for 5"
+    structure.update(np.arange(5), np.arange(1.0, 6.0))
+    with pytest.raises(IndexError, match=error):
+        structure.update(np.array([0, wrong, 1]), np.array([9.0, 9.0, 9.0]))
+    read = structure.remove if make is RankHeap else structure.leaf
+    for index in (wrong, -1):
+        with pytest.raises(IndexError, match="out of range"):
+            read(np.array([0, index]))
+    assert leaves_of(structure) == [1, 2, 3, 4, 5]
+    structure.check_valid()
+
+
+@either_or_heap
+def test_a_row_of_item_minus_one_is_skipped_whatever_its_weight(make: Any) -> None:
+    structure = make(5)
+    structure.update(np.arange(5), np.arange(1.0, 6.0))
+    structure.update(np.array([-1, 2, -1, -1]), np.array([np.nan, 7.0, -3.0, 8.0]))
+    structure.update(np.array([-1]), np.array([2.0]))
+    assert leaves_of(structure) == [1, 2, 7, 4, 5]
+    structure.check_valid()
+
+
+@pytest.mark.parametrize("make", [SumTree, RankHeap])
+@pytest.mark.parametrize("weights", [2, 4])
+def test_weights_of_another_number_than_items_are_refused(make: Any, weights: int) -> None:
+    with pytest.raises(ValueError, match="give one for each"):
+        make(5).update(np.arange(3), np.ones(weights))
+
+
+@either
+@pytest.mark.parametrize("wrong", [-1e-9, 1.0 + 1e-9, np.nan, np.inf])
+def test_a_fraction_to_draw_at_that_is_out_of_range_is_refused(make: Any, wrong: float) -> None:
+    tree = make(5)
+    tree.update(np.arange(5), np.ones(5))
+    with pytest.raises(ValueError, match=r"not in \[0, 1\]"):
+        tree.draw(np.array([0.5, wrong, 0.1]))
+
+
+@either
+def test_a_fraction_that_rounds_to_one_is_the_last_item_with_a_weight(make: Any) -> None:
+    tree = make(5)
+    tree.update(np.arange(5), np.array([1.0, 2.0, 0.0, 3.0, 0.0]))
+    assert tree.draw(np.array([1.0])).tolist() == [3]
+
+
+@either
+@pytest.mark.parametrize("leaves", [[1.0, -1.0], [np.nan], [np.inf], [1.0] * 6])
+def test_leaves_that_are_no_weights_are_not_loaded(make: Any, leaves: list[float]) -> None:
+    tree = make(5)
+    tree.update(np.arange(5), np.arange(1.0, 6.0))
+    with pytest.raises((ValueError, IndexError)):
+        tree.load_leaves(np.array(leaves))
+    assert leaves_of(tree) == [1, 2, 3, 4, 5]
+    tree.check_valid()
 
 
 @given(

@@ -7,11 +7,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rlmem.memories.factory import make_memory
 
 from rlmem.config import compose
 from rlmem.envs import EnvSpec
 from rlmem.memories import NewestSampler, ReplayMemory
-from rlmem.memories.factory import make_memory
 from tests.memories.helpers import RandomEnvs
 
 VECTORS = EnvSpec("CartPole-v1", "gym", 2, (4,), np.dtype(np.float32), 1, 2, 1)

@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from rlmem.memories.factory import make_memory
 from tensordict import assert_close
 
 from rlmem.config import compose
 from rlmem.envs import EnvSpec
 from rlmem.envs.spec import GoalSpec
 from rlmem.memories import ReplayMemory
-from rlmem.memories.factory import make_memory
 from tests.memories.transforms.goals import (
     GOAL,
     OWN,

@@ -1,0 +1,166 @@
+"""rlmem from Python: train, score and load runs as the command line does."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas
+
+from rlmem.cli import repeat_overrides
+from rlmem.config import check, check_evaluate, check_output_dir, compose
+from rlmem.config.run_directory import run_settings
+from rlmem.config.schema import TrainSettings
+from rlmem.errors import UserError
+from rlmem.runs.summary import read_summary
+
+
+class Run:
+    """What a run directory holds; read when it is asked for.
+
+    Attributes:
+        path: the run directory.
+
+    Raises:
+        UserError: there is no run, or it was made with plugins that are not named.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.settings: TrainSettings = run_settings(self.path, f"load_run({str(path)!r})")
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The whole configuration, plain and resolved: what config.yaml holds."""
+        return self.settings.values
+
+    @property
+    def summary(self) -> dict[str, Any] | None:
+        """How the run ended; None while it has not."""
+        return read_summary(self.path)
+
+    @property
+    def metrics(self) -> pandas.DataFrame:
+        """A row every `log.every` env steps; docs/metrics.md explains the columns."""
+        return self._table("metrics")
+
+    @property
+    def episodes(self) -> pandas.DataFrame:
+        """A row a training episode: env_steps, episode, return, length, seconds."""
+        return self._table("episodes")
+
+    @property
+    def evaluations(self) -> pandas.DataFrame:
+        """A row an evaluation episode: env_steps, episode, return, length."""
+        return self._table("evaluations")
+
+    def _table(self, name: str) -> pandas.DataFrame:
+        path = self.path / f"{name}.csv"
+        try:
+            return pandas.read_csv(path)
+        except (FileNotFoundError, pandas.errors.EmptyDataError):
+            return pandas.DataFrame()
+        except (OSError, ValueError) as error:
+            raise UserError(f"{path}: cannot be read ({error})") from None
+
+    @cached_property
+    def agent(self) -> Any:
+        """The agent with the weights of its newest checkpoint; `agent.act(observation, 0.0, rng)`.
+
+        Raises:
+            UserError: there is no checkpoint, or it is damaged.
+        """
+        return self.load_agent("last")
+
+    def load_agent(self, checkpoint: str = "last") -> Any:
+        """The agent with the weights of a checkpoint, `last` or `best`.
+
+        Raises:
+            UserError: there is no such checkpoint, or it is damaged.
+        """
+        from rlmem.runs import build
+        from rlmem.runs.score import load_networks
+
+        env = build.build_evaluation_env(self.settings, 1, render=False)
+        agent = build.build_agent(self.settings, env.spec)
+        env.close()
+        load_networks(self.path, checkpoint, agent)
+        return agent.eval()
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.path)!r})"
+
+
+def train(overrides: Sequence[str] = (), *, run_dir: str | Path | None = None) -> Run:
+    """Train one run, as `python train.py` does with the same overrides.
+
+    Args:
+        overrides: such as `["memory=gwr", "env=road_runner", "seed=1"]`; `resume=<run directory>`
+            goes on with a run.
+        run_dir: where it writes; by default outputs/<env>/<memory>/<time>-seed<seed>, as the
+            command line has it.
+
+    Returns:
+        The run, finished.
+
+    Raises:
+        UserError: an override cannot work.
+        SystemExit: the run was stopped by a signal, and is saved.
+    """
+    given = [o for o in repeat_overrides(list(overrides)) if not o.startswith("hydra.")]
+    cfg = compose("train", given)
+    if run_dir is None:
+        now = datetime.now().strftime("%Y-%m-%d_%H-%M-%S-%f")
+        run_dir = f"outputs/{cfg.env.name}/{cfg.memory.name}/{now}-seed{cfg.seed}"
+    cfg.paths.output_dir = str(Path(run_dir).absolute())
+    settings = check(cfg)
+    settings.overrides = given
+    check_output_dir(settings.paths.output_dir, "run_dir", "run_dir='outputs/mine'")
+    from rlmem.runs.train import train_run
+
+    path, _ = train_run(settings)
+    return Run(path)
+
+
+def evaluate(
+    run: str | Path | Run,
+    *,
+    episodes: int = 10,
+    checkpoint: str = "last",
+    epsilon: float | None = None,
+    seed: int | None = None,
+    video: bool = False,
+) -> dict[str, Any]:
+    """Score a run's checkpoint, as `python evaluate.py run=...` does.
+
+    Args:
+        run: a run or its directory.
+        episodes: episodes to play.
+        checkpoint: last or best.
+        epsilon: probability of a random action; None: the run's evaluation.epsilon.
+        seed: of the episodes; None: derived from the run's seed.
+        video: write an mp4 of the first episode.
+
+    Returns:
+        `return_mean`, `return_std`, `episodes`, ...: what evaluation/summary.json holds.
+
+    Raises:
+        UserError: there is no such run or checkpoint, or a value cannot work.
+    """
+    from rlmem.runs.score import score
+
+    cfg = compose("evaluate")
+    cfg.run = str(run.path if isinstance(run, Run) else run)
+    cfg.episodes, cfg.checkpoint, cfg.video = episodes, checkpoint, video
+    cfg.epsilon, cfg.seed = epsilon, seed
+    return score(check_evaluate(cfg))
+
+
+def load_run(path: str | Path) -> Run:
+    """A run as it lies in its directory: config, summary, curves, agent.
+
+    Raises:
+        UserError: there is no run, or its configuration is damaged.
+    """
+    return Run(path)

@@ -1,0 +1,36 @@
+"""What a memory and its parts are told when they are built for a run."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from rlmem.memories.base.spec import TransitionSpec
+from rlmem.settings import Settings, setting
+
+
+@dataclass(kw_only=True)
+class MemorySettings(Settings):
+    """The keys that every memory has."""
+
+    name: str = setting()
+    capacity: int = setting(at_least=1)
+    budget: Any = setting()  # null, or a size in bytes such as 64MiB
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What the run needs of its memory.
+
+    Attributes:
+        spec: shapes of the environment's transitions.
+        batch_size: transitions a minibatch.
+        n_step, gamma: of the returns that are sampled.
+        seed: of every draw.
+        threshold: GWR's two thresholds: `activation` and `habituation`.
+    """
+
+    spec: TransitionSpec
+    batch_size: int
+    n_step: int
+    gamma: float
+    seed: int
+    threshold: Any = None

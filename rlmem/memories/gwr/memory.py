@@ -1,0 +1,226 @@
+"""GWR-R as a memory: a map, the writer that grows it, and a sampler of its edges.
+
+Hafez, Immisch, Weber, Wermter 2023 (arXiv 2305.02054). Settings, checks and how a budget is turned
+into a number of nodes stand here; the map itself in `map`, growing it in `writer` and `step`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from rlmem.errors import UserError
+from rlmem.memories.base.build import MemorySettings, Needs
+from rlmem.memories.gwr.embedding import Embedding
+from rlmem.memories.gwr.map import MapStorage
+from rlmem.memories.gwr.records import MOST_RECORDS
+from rlmem.memories.gwr.writer import GWRWriter
+from rlmem.memories.memory import ReplayMemory
+from rlmem.memories.replay import read_budget
+from rlmem.registry import find, part, parts
+from rlmem.settings import Range, Settings, part_of, setting
+
+
+def _scale(value: Any) -> str | None:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    fits = value == "auto" or (number and value in Range(0, above=True))
+    return None if fits else "auto or a number above 0"
+
+
+def _contexts(value: Any) -> str | None:
+    fits = value == "auto" or (type(value) is int and value >= 0)
+    return None if fits else "auto or a whole number from 0; the paper has 4"
+
+
+@dataclass(kw_only=True)
+class MetricSettings(Settings):
+    """The distance of the activity exp(-distance / scale)."""
+
+    scale: Any = setting(check=_scale)
+    scale_samples: int = setting(at_least=2)
+
+
+@dataclass(kw_only=True)
+class EmbeddingSettings(Settings):
+    """The space of the nearest-node search."""
+
+    kind: str = setting()
+    dims: int = setting(at_least=1)
+
+
+@dataclass(kw_only=True)
+class GwrSettings(MemorySettings):
+    """Grow When Required replay (Hafez et al. 2023)."""
+
+    extends = "gwr"
+
+    storage: Any = part_of("memory/map/storage")
+    sampler: Any = part_of("memory/map/sampler")
+    prototype: str = setting(choices=("auto", "moving", "exemplar"))
+    contexts: Any = setting(check=_contexts)
+    links: bool = setting()
+    terminals: str = setting(choices=("edge", "node"))
+    episodes: str = setting(choices=("apart", "joined"))
+    eviction: str = setting(choices=("auto", "merge", "lru"))
+    context_beta: float = setting(at_least=0, at_most=1)
+    phi: float = setting(at_least=0, at_most=1)
+    tau_b: float = setting(at_least=0, at_most=1)
+    tau_n: float = setting(at_least=0, at_most=1)
+    kappa: float = setting(at_least=1)
+    eps_b: float = setting(at_least=0, at_most=1)
+    eps_n: float = setting(at_least=0, at_most=1)
+    max_age: int = setting(at_least=1)
+    metric: MetricSettings = setting()
+    embedding: EmbeddingSettings = setting()
+
+
+@part("memory/map/storage", "map")
+class Map:
+    """The only storage of a map, which `GwrMemory` makes."""
+
+
+@part("memory", "gwr", settings=GwrSettings)
+class GwrMemory:
+    """A map of states that grows when required."""
+
+    is_map = True
+
+    @classmethod
+    def check(cls, settings: GwrSettings, run: Any) -> None:
+        """What goes together.
+
+        Raises:
+            UserError: it does not.
+        """
+        if settings.budget is not None:
+            read_budget(settings.budget)
+        released = settings.terminals == "node" or settings.episodes == "joined"
+        if released and run.agent.n_step > 1:
+            raise UserError(
+                f"agent.n_step={run.agent.n_step}: memory.terminals={settings.terminals} and "
+                f"memory.episodes={settings.episodes} have edges of one step; use agent.n_step=1"
+            )
+        embeddings = {"auto", *parts("memory/map/embedding")}
+        if settings.embedding.kind not in embeddings:
+            find("memory/map/embedding", settings.embedding.kind, "memory.embedding.kind")
+        samples = settings.metric.scale_samples
+        measured = settings.metric.scale == "auto" and run.env.part.cls.images
+        if measured and samples >= run.trainer.max_env_steps:
+            raise UserError(
+                f"memory.metric.scale_samples={samples}: the run ends before the map begins, at "
+                f"trainer.max_env_steps={run.trainer.max_env_steps}; lower the one or raise the "
+                "other"
+            )
+
+    @classmethod
+    def build(cls, settings: GwrSettings, needs: Needs) -> ReplayMemory:
+        """Compose the memory.
+
+        Raises:
+            UserError: the budget does not hold three nodes.
+        """
+        make = partial(_make, settings, needs)
+        if settings.budget is None:
+            return make(settings.capacity)
+        return _largest(make, read_budget(settings.budget))
+
+
+def _make(
+    settings: GwrSettings, needs: Needs, capacity: int, budget: int | None = None
+) -> ReplayMemory:
+    """The map of so many nodes, with what `auto` stands for decided by the observations."""
+    spec = needs.spec
+    shape, pixels = spec.observation_shape, len(spec.observation_shape) == 3
+    scale, contexts, prototype = settings.metric.scale, settings.contexts, settings.prototype
+    if scale == "auto" and not pixels:
+        scale = 1.0  # the paper's: its thresholds are of unscaled vectors
+    if contexts == "auto":  # a stack of frames holds its past
+        contexts = 0 if pixels else 4
+    if prototype == "auto":  # an average of frames does not compress
+        prototype = "exemplar" if pixels else "moving"
+    kind = settings.embedding.kind
+    if kind == "auto":
+        kind = "random_projection" if pixels else "identity"
+    space = find("memory/map/embedding", kind, "memory.embedding.kind").cls
+    embedding: Embedding = space.build(settings.embedding, needs)
+    own_keys = space.is_observation and spec.dtype == np.float32 and spec.input_scale == 1.0
+    storage = MapStorage(
+        capacity,
+        shape,
+        spec.dtype,
+        None if own_keys else embedding.dims,
+        contexts=contexts,
+        num_actions=spec.num_actions,
+        action_shape=spec.action_shape,
+        prototype=prototype,
+        stack=spec.stack,
+        node_terminals=settings.terminals == "node",
+        evict=_evicts(settings),
+        budget=budget,
+    )
+    writer = GWRWriter(
+        needs.threshold.activation,
+        needs.threshold.habituation,
+        stack=spec.stack,
+        num_envs=spec.num_envs,
+        embedding=embedding,
+        eps_b=settings.eps_b,
+        eps_n=settings.eps_n,
+        tau_b=settings.tau_b,
+        tau_n=settings.tau_n,
+        kappa=settings.kappa,
+        max_age=settings.max_age,
+        context_beta=settings.context_beta,
+        phi=settings.phi,
+        metric_scale=scale,
+        scale_samples=settings.metric.scale_samples,
+        n_step=needs.n_step,
+        gamma=needs.gamma,
+        links=settings.links,
+        joined=settings.episodes == "joined",
+        seed=needs.seed,
+    )
+    sampler = settings.sampler.build(needs, storage.projected_edges)
+    return ReplayMemory(storage, sampler, writer, seed=needs.seed, budget=budget)
+
+
+def _evicts(settings: GwrSettings) -> bool:
+    """Whether a full map lets go of nodes: a budget takes room for edges too, without which what
+    is merged is lost."""
+    automatic = settings.eviction == "auto" and settings.budget is not None
+    return automatic or settings.eviction == "lru"
+
+
+def _largest(make: Callable[..., ReplayMemory], budget: int) -> ReplayMemory:
+    """The map of as many nodes as the budget holds with two links and two edges a node; where
+    observations are compressed, as many as it would hold without them.
+
+    Raises:
+        UserError: not even three nodes fit.
+    """
+    small, large = (_minimum_bytes(make(n)) for n in (1000, 2000))
+    a_node = (large - small) / 1000
+    empty = small - 1000 * a_node
+    minimum = sum(make(3).projected_footprint().values())
+    if budget < minimum:
+        raise UserError(
+            f"memory.budget={budget}: a map takes {empty:.0f} bytes and {a_node:.0f} a node; use "
+            f"more than {minimum}"
+        )
+    warmup = make(3).writer.warmup_footprint
+    if budget < warmup:
+        raise UserError(
+            f"memory.budget={budget}: the observations behind memory.metric.scale=auto take "
+            f"{warmup} bytes until it is known; use more, or fewer memory.metric.scale_samples"
+        )
+    nodes = max(3, int((budget - empty) / a_node))
+    return make(min(nodes, MOST_RECORDS), budget)
+
+
+def _minimum_bytes(memory: ReplayMemory) -> int:
+    held = memory.projected_footprint()
+    if memory.storage.compresses:
+        held.pop("prototypes")
+    return sum(held.values())

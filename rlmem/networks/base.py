@@ -1,0 +1,108 @@
+"""Q networks by name: observation [B, *observation_shape] as it is stored -> [B, num_actions]."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from rlmem import registry
+from rlmem.errors import UserError
+from rlmem.settings import Settings, setting
+
+
+@dataclass
+class QNetworkSettings(Settings):
+    """The Q-network's keys."""
+
+    kind: str = setting()
+    hidden: list[int] = setting(at_least=1)
+    init: str = setting(choices=("torch", "kaiming"))
+
+
+class QNetwork(nn.Module):
+    """Base of the Q networks; each is a part of the group `network`.
+
+    It is made as `cls(observation_shape, num_actions, hidden=, dueling=, input_scale=)`.
+    """
+
+    many_threads = False  # whether a second thread makes its update faster
+
+    @classmethod
+    def fits(cls, observation_shape: Sequence[int]) -> bool:
+        """Whether it can take such observations."""
+        return True
+
+    @classmethod
+    def suits(cls, observation_shape: Sequence[int]) -> bool:
+        """Whether `kind=auto` takes it for such observations."""
+        return False
+
+
+def network_class(kind: str, observation_shape: Sequence[int]) -> Any:
+    """The class of a kind; `auto` is the one that suits the observations.
+
+    Raises:
+        UserError: there is none, or it does not take such observations.
+    """
+    known = registry.parts("network")
+    suited = next((n for n, part in known.items() if part.cls.suits(observation_shape)), None)
+    if kind == "auto":
+        if suited is None:
+            raise UserError(
+                f"agent.network.kind=auto: no network suits observations of shape "
+                f"{tuple(observation_shape)}; there are {', '.join(known)}"
+            )
+        return known[suited].cls
+    if kind not in known:
+        registry.find("network", kind, "agent.network.kind")
+    if not known[kind].cls.fits(observation_shape):
+        raise UserError(
+            f"agent.network.kind={kind}: it does not fit observations of shape "
+            f"{tuple(observation_shape)}; use agent.network.kind={suited}"
+        )
+    return known[kind].cls
+
+
+def check_kind(settings: QNetworkSettings) -> None:
+    """Raise a UserError unless the kind is `auto` or a network's name."""
+    if settings.kind != "auto" and settings.kind not in (known := registry.parts("network")):
+        from rlmem.errors import choose_from
+
+        ending = choose_from(settings.kind, ["auto", *known])
+        raise UserError(f"agent.network.kind={settings.kind}: no such network{ending}")
+
+
+def make_network(
+    kind: str,
+    observation_shape: Sequence[int],
+    num_actions: int,
+    hidden: Sequence[int],
+    dueling: bool,
+    input_scale: float,
+    init: str = "torch",
+) -> QNetwork:
+    """Build a Q network: observation [B, *observation_shape] -> [B, num_actions].
+
+    Args:
+        kind: auto, or the name of a network.
+        hidden: widths of the fully connected layers.
+        input_scale: factor on the observation.
+        init: torch, PyTorch's own, or kaiming: uniform weights that keep the variance of what
+            passes a ReLU, biases 0 (He et al. 2015); PyTorch's own weights are 2.4 times smaller.
+    """
+    if dueling and not hidden:
+        raise UserError("agent.network.hidden=[]: dueling heads need a hidden layer, such as [512]")
+    network = network_class(kind, observation_shape)(
+        observation_shape, num_actions, hidden=hidden, dueling=dueling, input_scale=input_scale
+    )
+    if init == "kaiming":
+        network.apply(_kaiming)
+    return network
+
+
+def _kaiming(module: nn.Module) -> None:
+    if isinstance(module, nn.Linear | nn.Conv2d):
+        nn.init.kaiming_uniform_(module.weight, nonlinearity="relu")
+        if module.bias is not None:
+            nn.init.zeros_(module.bias)

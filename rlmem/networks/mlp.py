@@ -1,0 +1,37 @@
+"""The Q network of vectors."""
+
+from collections.abc import Sequence
+
+import torch
+
+from rlmem.networks.base import QNetwork
+from rlmem.networks.heads import head
+from rlmem.registry import part
+
+
+@part("network", "mlp")
+class MLP(QNetwork):
+    """Q network of a vector observation float32 [B, D]; wider observations are flattened."""
+
+    def __init__(
+        self,
+        observation_shape: Sequence[int],
+        num_actions: int,
+        *,
+        hidden: Sequence[int],
+        dueling: bool,
+        input_scale: float,
+    ) -> None:
+        super().__init__()
+        self.scale = input_scale
+        features = int(torch.Size(observation_shape).numel())
+        self.head = head(features, hidden, num_actions, dueling)
+
+    @classmethod
+    def suits(cls, observation_shape: Sequence[int]) -> bool:
+        return len(observation_shape) != 3
+
+    def forward(self, observation: torch.Tensor) -> torch.Tensor:
+        """Q values [B, num_actions]."""
+        vector = observation.flatten(1).float()
+        return self.head(vector if self.scale == 1.0 else vector * self.scale)

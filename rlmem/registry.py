@@ -1,0 +1,178 @@
+"""Parts by group and name. Each declares itself beside its class; nothing else knows its name.
+
+    @part("memory/sampler", "uniform", settings=UniformSettings)
+    class UniformSampler: ...
+
+A group's first word says in which package its parts live; its modules are imported when the group
+is first asked for. Parts from outside come from `plugins=[package.module]` or from the entry points
+`rlmem.plugins` of installed packages.
+"""
+
+import contextlib
+import importlib
+import importlib.metadata
+import importlib.util
+import os
+import pkgutil
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from rlmem.errors import UserError, choose_from
+from rlmem.settings import Settings
+
+C = TypeVar("C")
+
+# Where a group's parts live: a package, of which every module is imported, or a module.
+ROOMS = {
+    "agent": "rlmem.agents",
+    "callbacks": "rlmem.callbacks",
+    "env": "rlmem.envs",
+    "logger": "rlmem.callbacks",
+    "memory": "rlmem.memories",
+    "network": "rlmem.networks",
+    "objective": "rlmem.config.objective",
+}
+_parts: dict[str, dict[str, "Part"]] = {}
+_opened: set[str] = set()
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a name of a group stands for.
+
+    Attributes:
+        cls: a class with `build(settings, ...)`, and with `check(settings, run)` where it needs
+            something of the other parts of a run.
+        settings: the dataclass of its keys.
+        module: that declares it.
+    """
+
+    group: str
+    name: str
+    cls: Any
+    settings: type[Settings]
+    module: str
+
+
+def part(group: str, *names: str, settings: type[Settings] = Settings) -> Callable[[C], C]:
+    """Declare a class as the part of a group with these names.
+
+    Raises:
+        ValueError: another class has the name already.
+    """
+
+    def declare(cls: C) -> C:
+        known = _parts.setdefault(group, {})
+        for name in names:
+            module = str(getattr(cls, "__module__", ""))
+            if name in known and (known[name].module, _name(known[name].cls)) != (
+                module,
+                _name(cls),
+            ):
+                raise ValueError(f"{group}={name} is declared by {known[name].module} already")
+            known[name] = Part(group, name, cls, settings, module)
+        return cls
+
+    return declare
+
+
+def _name(cls: Any) -> str:
+    return str(getattr(cls, "__qualname__", cls))
+
+
+def _open(group: str) -> None:
+    """Import the modules in which a group's parts stand."""
+    room = ROOMS.get(group.split("/")[0])
+    if room is None or room in _opened:
+        return
+    _opened.add(room)
+    module = importlib.import_module(room)
+    for info in pkgutil.walk_packages(getattr(module, "__path__", []), f"{room}."):
+        importlib.import_module(info.name)
+
+
+def _try_namesake(group: str, name: str) -> None:
+    """Import the module of a room that is called like the part: most are, and the others, with
+    all that they import, are then left alone."""
+    room = ROOMS.get(group.split("/")[0])
+    if room and room not in _opened and name.isidentifier():
+        module = f"{room}.{name}"
+        with contextlib.suppress(ModuleNotFoundError):  # a part of another module
+            if importlib.util.find_spec(module) is not None:
+                importlib.import_module(module)
+
+
+def parts(group: str) -> dict[str, Part]:
+    """All parts of a group by name."""
+    _open(group)
+    return dict(sorted(_parts.get(group, {}).items()))
+
+
+def find(group: str, name: str, key: str | None = None) -> Part:
+    """The part of a group.
+
+    Args:
+        key: that names it in the configuration, for the message.
+
+    Raises:
+        UserError: there is none.
+    """
+    known = _parts.get(group, {})
+    if name not in known:
+        _try_namesake(group, name)
+        known = _parts.get(group, {})
+    if name not in known:
+        known = parts(group)
+    if name not in known:
+        what = (key or group).replace("/", ".").removesuffix(".kind").removesuffix(".name")
+        raise UserError(
+            f"{key or group}={name}: no such {what.split('.')[-1]}{choose_from(name, known)}"
+        )
+    return known[name]
+
+
+def is_elsewhere(group: str, name: str) -> bool:
+    """Whether a name is none of a group's, but one of a group of the same kind of part, such as a
+    map's sampler among a ring's."""
+    if name in parts(group):
+        return False
+    ends = group.split("/")[0], group.split("/")[-1]
+    return any(
+        name in known and (other.split("/")[0], other.split("/")[-1]) == ends
+        for other, known in _parts.items()
+    )
+
+
+def load_plugins(modules: Iterable[str], key: str = "plugins") -> None:
+    """Import modules that declare parts, from the current folder or the Python path.
+
+    Raises:
+        UserError: one cannot be imported.
+    """
+    if os.getcwd() not in sys.path and "" not in sys.path:
+        sys.path.append(os.getcwd())
+    for module in modules:
+        try:
+            importlib.import_module(module)
+        except ImportError as error:
+            raise UserError(
+                f"{key}=[{module}]: cannot be imported ({error}); give a module of the current "
+                "folder or an installed package, such as plugins=[my_package.my_memory]"
+            ) from error
+
+
+def load_entry_points() -> None:
+    """Import what installed packages declare as their parts."""
+    for point in importlib.metadata.entry_points(group="rlmem.plugins"):
+        load_plugins([point.module], f"the entry point {point.name} of rlmem.plugins")
+
+
+def from_outside() -> list[Part]:
+    """Parts that no module of rlmem declares."""
+    return [p for known in _parts.values() for p in known.values() if not _is_own(p)]
+
+
+def _is_own(part: Part) -> bool:
+    return part.module.split(".")[0] == "rlmem"

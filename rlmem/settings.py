@@ -1,0 +1,299 @@
+"""Settings: a dataclass of a part's keys with their types, ranges and units, and how it is filled.
+
+A part (an agent, a memory, a sampler, ...) declares its keys beside its class:
+
+    @dataclass
+    class ReservoirSettings(Settings):
+        share: float = setting(0.5, at_least=0, at_most=1, help="of new transitions that are kept")
+
+`fill` makes the object from the plain values of a configuration. It is the one place where types,
+ranges, names and unknown keys are checked, and each refusal is one line that names the key.
+"""
+
+import contextlib
+import math
+import types
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
+from typing import Any, ClassVar, TypeVar
+
+from rlmem.errors import UserError, choose_from, did_you_mean
+
+S = TypeVar("S")
+_WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+
+
+class UnknownKeyError(UserError):
+    """A key that nothing reads.
+
+    Attributes:
+        key: dotted.
+    """
+
+    def __init__(self, key: str, ending: str) -> None:
+        super().__init__(f"{key}: no such key, nothing reads it{ending}")
+        self.key = key
+
+
+@dataclass(frozen=True)
+class Range:
+    """The finite numbers that a key takes."""
+
+    low: float = -math.inf
+    high: float = math.inf
+    above: bool = False  # True: `low` itself is too low
+
+    def __contains__(self, value: float) -> bool:
+        high_enough = value > self.low if self.above else value >= self.low
+        return high_enough and value <= self.high and math.isfinite(value)
+
+    def __str__(self) -> str:
+        low = f"above {self.low:.12g}" if self.above else f"at least {self.low:.12g}"
+        if self.low == -math.inf:
+            return "finite" if self.high == math.inf else f"at most {self.high:.12g}"
+        return low if self.high == math.inf else f"{low} and at most {self.high:.12g}"
+
+
+_FINITE = Range()
+
+
+@dataclass
+class Settings:
+    """Base of all settings.
+
+    Attributes:
+        part: what these are the settings of, once `fill` has chosen it by its name.
+        extends: the option of the group that an option without a yaml of its own begins with.
+    """
+
+    part: ClassVar[Any] = None  # a `rlmem.registry.Part`
+    extends: ClassVar[str | None] = None
+
+    def build(self, *args: Any, **options: Any) -> Any:
+        """Make the part: its class (or that one's `build`), given these settings and what
+        follows."""
+        assert self.part is not None, f"{type(self).__name__} belongs to no registered part"
+        make = getattr(self.part.cls, "build", self.part.cls)
+        return make(self, *args, **options)
+
+
+def setting(
+    default: Any = MISSING,
+    *,
+    at_least: float | None = None,
+    above: float | None = None,
+    at_most: float = math.inf,
+    choices: tuple[str, ...] = (),
+    check: Callable[[Any], str | None] | None = None,
+    example: str | None = None,
+    free: bool = False,
+    help: str = "",
+) -> Any:
+    """A key: its default (none: it must be given), what it takes and what it is, with its unit.
+
+    Args:
+        at_least, above, at_most: of a number, or of each number of a list.
+        choices: of a text.
+        check: for what these cannot say: value -> what it must be, or None where it is right.
+        example: a value, for the message that it is missing.
+        free: a run may be resumed with another value.
+        help: one line, with the unit; for a part without a yaml.
+    """
+    low = above if above is not None else at_least
+    limits = low is not None or at_most < math.inf
+    known = Range(-math.inf if low is None else low, at_most, above is not None) if limits else None
+    metadata = {"range": known, "choices": choices, "check": check, "example": example}
+    metadata |= {"free": free, "help": help}
+    if isinstance(default, list | dict):
+        return field(default_factory=default.copy, metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+def part_of(group: str, *, by: tuple[str, ...] = ("kind",)) -> Any:
+    """A key that holds a part's own keys; the first of `by` among them names it in its group."""
+    return field(metadata={"group": group, "by": by})
+
+
+def parts_of(group: str) -> Any:
+    """A key that holds parts by their names in a group, each with its own keys."""
+    return field(default_factory=dict, metadata={"group": group, "by": None})
+
+
+def fill(cls: type[S], values: Any, key: str = "", *, lenient: bool = False) -> S:
+    """Make settings of the plain, resolved values of a configuration.
+
+    Args:
+        cls: a dataclass of settings.
+        values: name -> value; lists and dicts below.
+        key: where the values stand in the configuration, for messages: `memory.sampler`.
+        lenient: pass over keys that are unknown: the values are of a saved run, which another
+            version may have written.
+
+    Raises:
+        UserError: a key is missing, unknown or has a value that cannot work.
+    """
+    if not isinstance(values, Mapping):
+        raise UserError(f"{key}={values}: {key} is a set of keys; write {key}.<key>=...")
+    known = {f.name: f for f in fields(cls) if f.init}  # type: ignore[arg-type]
+    if not lenient:
+        for name in values:
+            if name not in known and not (name == "kind" and getattr(cls, "part", None)):
+                near = did_you_mean(str(name), known).replace("mean ", f"mean {_join(key, '')}")
+                raise UnknownKeyError(_join(key, str(name)), near or "; leave it out")
+    hints = typing.get_type_hints(cls)
+    given = {}
+    for name, f in known.items():
+        full = _join(key, name)
+        value = values.get(name, MISSING)
+        if value is MISSING and has_default(f):
+            continue
+        if value is MISSING or value == "???":
+            example = f.metadata.get("example") or "..."
+            raise UserError(f"{full} is not set; give it, such as {full}={example}")
+        given[name] = _convert(hints[name], f, value, full, f"{key}={values.get('name')}", lenient)
+    return cls(**given)
+
+
+def has_default(f: Field) -> bool:
+    """Whether a key need not be given."""
+    return f.default is not MISSING or f.default_factory is not MISSING
+
+
+def _join(key: str, name: str) -> str:
+    return f"{key}.{name}" if key else name
+
+
+def _convert(hint: Any, f: Field, value: Any, key: str, owner: str, lenient: bool) -> Any:
+    if (group := f.metadata.get("group")) is not None:
+        if f.metadata["by"] is not None:
+            return choose(group, value, key, f.metadata["by"], owner, lenient=lenient)
+        return {
+            name: _chosen(group, name, below or {}, f"{key}.{name}", key, owner, lenient)
+            for name, below in (value or {}).items()
+        }
+    if is_dataclass(hint):
+        return fill(hint, value, key, lenient=lenient)  # type: ignore[arg-type]
+    value = _typed(hint, value, key)
+    metadata = f.metadata
+    allowed = metadata.get("range") or (_FINITE if hint in (float, float | None) else None)
+    if allowed is not None:
+        for number in value if isinstance(value, list) else [value]:
+            if isinstance(number, int | float) and number not in allowed:
+                raise UserError(f"{key}={value}: must be {allowed}")
+    if metadata.get("choices") and value is not None and value not in metadata["choices"]:
+        what = key.split(".")[-1]
+        raise UserError(f"{key}={value}: no such {what}{choose_from(value, metadata['choices'])}")
+    if metadata.get("check") and (wanted := metadata["check"](value)):
+        raise UserError(f"{key}={value}: must be {wanted}")
+    return value
+
+
+def _typed(hint: Any, value: Any, key: str) -> Any:
+    """A value as its type, or the line that says what type it must have."""
+    origin = typing.get_origin(hint)
+    if hint is Any:
+        return value
+    if origin in (types.UnionType, typing.Union):
+        if value is None:
+            return None
+        (inner,) = (part for part in typing.get_args(hint) if part is not type(None))
+        return _typed(inner, value, key)
+    if value is None:
+        raise UserError(f"{key}=null: must have a value, null is none")
+    if origin is list:
+        if not isinstance(value, list):
+            raise UserError(f"{key}={value}: must be a list, such as {key}=[{value}]")
+        return [_typed(typing.get_args(hint)[0], item, key) for item in value]
+    if origin is dict:
+        if not isinstance(value, Mapping):
+            raise UserError(f"{key}={value}: {key} is a set of keys; write {key}.<key>=...")
+        return dict(value)
+    if hint is str and isinstance(value, int | float) and not isinstance(value, bool):
+        return str(value)
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if isinstance(value, hint) and (hint is bool or not isinstance(value, bool)):
+        return value
+    if hint is float and isinstance(value, str):
+        with contextlib.suppress(ValueError):
+            return float(value)
+    whole = hint is int and isinstance(value, float) and value.is_integer()
+    shown = str(value).lower() if isinstance(value, bool) else value
+    raise UserError(
+        f"{key}={shown}: must be {_WORDS[hint]}" + (f"; write {int(value)}" if whole else "")
+    )
+
+
+def choose(
+    group: str,
+    values: Any,
+    key: str,
+    by: tuple[str, ...] = ("kind",),
+    owner: str = "",
+    *,
+    lenient: bool = False,
+) -> Any:
+    """The settings of the part of a group that a node names.
+
+    Args:
+        by: keys of the node; the first that is there names the part.
+        owner: what it is to be a part of, such as `memory=gwr`.
+
+    Raises:
+        UserError: there is no such part, or a key of it cannot work.
+    """
+    if not isinstance(values, Mapping):
+        slashed = key.replace(".", "/")
+        raise UserError(f"{key}={values}: {key} is a group; write {slashed}={values}")
+    label = next((name for name in by if name in values), by[-1])
+    name = str(values.get(label))
+    return _chosen(group, name, values, key, _join(key, label), owner, lenient)
+
+
+def _chosen(
+    group: str, name: str, values: Any, key: str, named_by: str, owner: str, lenient: bool
+) -> Any:
+    from rlmem import registry
+
+    option = f"{key.replace('.', '/')}={name}"
+    if registry.is_elsewhere(group, name):
+        works = " or ".join(registry.parts(group))
+        raise UserError(
+            f"{option}: does not go with {owner}; use {option.removesuffix(name)}{works}"
+        )
+    part = registry.find(group, name, named_by)
+    needed = [f.name for f in fields(part.settings) if f.init and not has_default(f)]
+    if lacking := [name for name in needed if name not in values]:
+        raise UserError(
+            f"{named_by}={name}: it needs {', '.join(lacking)} too; choose the group, {option}"
+        )
+    cls = type(part.settings.__name__, (part.settings,), {"part": part})
+    return fill(cls, values, key, lenient=lenient)
+
+
+def all_parts(settings: Any) -> list["Settings"]:
+    """The settings of all parts below some settings, in the order of their keys."""
+    found: list[Settings] = []
+    for f in fields(settings):
+        value = getattr(settings, f.name)
+        for below in value.values() if isinstance(value, dict) else [value]:
+            if isinstance(below, Settings):
+                found += ([below] if below.part else []) + all_parts(below)
+    return found
+
+
+def free_keys(settings: Any, key: str = "") -> list[str]:
+    """Keys with which a run may be resumed although they differ: `free` ones, dotted."""
+    found = []
+    for f in fields(settings):
+        value, full = getattr(settings, f.name), _join(key, f.name)
+        if f.metadata.get("free"):
+            found.append(full)
+        elif isinstance(value, dict):
+            for name, below in value.items():
+                if is_dataclass(below):
+                    found += free_keys(below, f"{full}.{name}")
+        elif is_dataclass(value):
+            found += free_keys(value, full)
+    return found
