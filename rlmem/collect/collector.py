@@ -46,7 +46,9 @@ class StreamConfig:
 
 def derive_seed(*parts: int) -> int:
     """An independent seed in [0, 2^31) for a tuple of integers."""
-    return int(np.random.SeedSequence(parts).generate_state(1)[0] >> 1)
+    # By spawn key: a plain sequence of them is padded with zeros, so (s, 2) would be (s, 2, 0).
+    sequence = np.random.SeedSequence(parts[0], spawn_key=parts[1:])
+    return int(sequence.generate_state(1)[0] >> 1)
 
 
 class EnvStepStream:

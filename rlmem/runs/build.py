@@ -21,7 +21,7 @@ def build_agent(run: TrainSettings, spec: EnvSpec) -> Learner:
         UserError: it cannot act in this environment.
     """
     torch.manual_seed(derive_seed(run.seed, 0))
-    return run.agent.build(run, spec)
+    return run.agent.build(run, spec).eval()
 
 
 def build_memory(run: TrainSettings, spec: EnvSpec) -> ReplayMemory:

@@ -249,6 +249,8 @@ def train_run(cfg: TrainSettings) -> tuple[Path, dict[str, Any]]:
     run = Run(cfg, run_dir)
     lock = lock_run(run_dir)
     torch.set_num_threads(cfg.trainer.threads or useful_threads(run.agent))
+    # Adam's moments fade into denormal numbers, which cost a small network a tenth of its speed.
+    torch.set_flush_denormal(True)
     print(f"run directory: {run_dir}")
     print(preflight(run.stream.memory), flush=True)
     run.restore()
@@ -269,6 +271,7 @@ def train_run(cfg: TrainSettings) -> tuple[Path, dict[str, Any]]:
         summary = run.summary(status, error)
         run.close(summary)
         lock.close()
+        torch.set_flush_denormal(False)
     print(summary_table(summary))
     print(f"total {time.perf_counter() - started:.1f} s")
     if run.signals.received:
