@@ -110,9 +110,14 @@ def setting(
     return field(default=default, metadata=metadata)
 
 
-def part_of(group: str, *, by: tuple[str, ...] = ("kind",)) -> Any:
-    """A key that holds a part's own keys; the first of `by` among them names it in its group."""
-    return field(metadata={"group": group, "by": by})
+def part_of(group: str, *, by: tuple[str, ...] = ("kind",), option: str | None = None) -> Any:
+    """A key that holds a part's own keys; the first of `by` among them names it in its group.
+
+    Args:
+        option: the one of the group that is chosen where a user chooses none; for a part without a
+            yaml, whose defaults list says it.
+    """
+    return field(metadata={"group": group, "by": by, "option": option})
 
 
 def parts_of(group: str) -> Any:

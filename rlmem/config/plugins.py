@@ -59,9 +59,11 @@ def option(part: Part) -> dict[str, Any]:
     if part.group in _MANY:
         return {part.name: keys}
     named = {"name": part.name} if "name" in {f.name for f in fields(part.settings)} else {}
-    extends = part.settings.extends
-    defaults = {"defaults": [extends, "_self_"]} if extends else {}
-    return {**defaults, **named, "kind": part.name, **keys}
+    extends = [part.settings.extends] if part.settings.extends else []
+    chosen = [
+        {f.name: f.metadata["option"]} for f in fields(part.settings) if f.metadata.get("option")
+    ]
+    return {"defaults": [*extends, *chosen, "_self_"], **named, "kind": part.name, **keys}
 
 
 def _default(f: Field) -> Any:

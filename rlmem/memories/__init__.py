@@ -23,6 +23,7 @@ from rlmem.memories.samplers.uniform import (
     NewestSampler,
     UniformSampler,
 )
+from rlmem.memories.slots import SlotStorage
 from rlmem.memories.transforms.consolidation import BoundedStates, Consolidation, StoredStates
 from rlmem.memories.transforms.hindsight import HindsightTransform
 
@@ -45,6 +46,7 @@ __all__ = [
     "RankSampler",
     "ReplayMemory",
     "RingWriter",
+    "SlotStorage",
     "StoredStates",
     "UniformEdgeSampler",
     "UniformSampler",

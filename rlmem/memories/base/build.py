@@ -11,6 +11,8 @@ from rlmem.settings import Settings, setting
 class MemorySettings(Settings):
     """The keys that every memory has."""
 
+    extends = "/common/memory@_here_"
+
     name: str = setting()
     capacity: int = setting(at_least=1)
     budget: Any = setting()  # null, or a size in bytes such as 64MiB

@@ -28,17 +28,16 @@ resets; and a node is terminal while each of its visits was.
 """
 
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torchrl.data.replay_buffers.storages import Storage
-from torchrl.data.replay_buffers.writers import Writer
 
 from rlmem.errors import UserError
-from rlmem.memories.base.serialize import State, load_state, save_state
+from rlmem.memories.base.serialize import State
 from rlmem.memories.base.storage import Block, as_block
+from rlmem.memories.base.writer import ReplayWriter
 from rlmem.memories.gwr.embedding import Embedding
 from rlmem.memories.gwr.map import MapStorage
 from rlmem.memories.gwr.records import CHUNK, columns, empty_search
@@ -54,7 +53,7 @@ from rlmem.memories.gwr.streams import (
 )
 
 
-class GWRWriter(Writer):
+class GWRWriter(ReplayWriter):
     """Writes blocks of transitions into a `MapStorage` by GWR-R.
 
     Args:
@@ -340,14 +339,6 @@ class GWRWriter(Writer):
         self.scale = None if scale is None else float(scale)
         self._make_warmup()
         self._warm.load_state_dict(state_dict)
-
-    def dumps(self, path: Any) -> None:
-        """Save into a folder (TorchRL's interface)."""
-        save_state(Path(path), self.state_dict())
-
-    def loads(self, path: Any) -> None:
-        """Load from a folder (TorchRL's interface)."""
-        self.load_state_dict(load_state(Path(path)))
 
     def check_valid(self) -> None:
         """The streams point at live nodes only, and episodes that ended left nothing behind."""

@@ -125,10 +125,15 @@ class RingStorage(RingFrames):
         a block that `set` would refuse is refused here, while nothing has moved."""
         data = batched_data if single_data is None else single_data
         if data is not None:
-            self._read(data)
+            self.read_block(data)
         return self.max_size
 
-    def _read(self, data: Any) -> Block:
+    def read_block(self, data: Any) -> Block:
+        """A block as arrays, checked: what `set` takes.
+
+        Raises:
+            ValueError: it is of other shapes.
+        """
         action = self._action
         return as_block(
             data, self.frame_shape, self.dtype, self.num_envs, action.shape[1:], action.dtype
@@ -142,7 +147,7 @@ class RingStorage(RingFrames):
             UserError: the budget is too small to hold it, or a disk is full; the storage stays
                 valid.
         """
-        block = self._read(data)
+        block = self.read_block(data)
         longest = min(MAX_ROWS, self.max_size)
         if self._limit is not None:
             longest = min(longest, self._limit.longest_run)

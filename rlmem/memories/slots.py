@@ -1,0 +1,258 @@
+"""A storage whose slots are written in any order: for memories that choose what they keep.
+
+Rings are written in the order of time and let the oldest go. A reservoir, the best k, a memory of
+rare states write where they like, and need a transition to stand alone: so each slot holds its
+observation and its next observation whole. That costs twice the bytes of a ring of frames (56,448
+an Atari transition, as `DenseStorage`), and there is no n-step return.
+
+It works with TorchRL's writers too (`TensorDictMaxValueWriter` keeps the best k).
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from tensordict import TensorDict
+
+from rlmem.memories.base.batch import Batch, as_tensordict
+from rlmem.memories.base.indexing import slots_of
+from rlmem.memories.base.lazy import lazy_zeros
+from rlmem.memories.base.serialize import State
+from rlmem.memories.base.storage import Block, ReplayStorage, as_block
+
+
+class SlotStorage(ReplayStorage):
+    """A TorchRL storage of transitions in slots that are free to be written.
+
+    Args:
+        capacity: slots.
+        frame_shape: shape of one observation as the environment gives it.
+        dtype: of an observation.
+        stack: frames in a sampled observation, concatenated along the first axis; 1 for vectors.
+            With more, `set` must be shown every transition: those that are not kept at slot -1.
+        num_envs: environments that write in turn, told apart by the block's `env_id`.
+        action_shape, action_dtype: of one action as it is held; integers are sampled as int64.
+
+    Example:
+        >>> import numpy as np
+        >>> storage = SlotStorage(4, frame_shape=(3,), dtype=np.float32)
+        >>> states, done = np.random.rand(3, 3).astype(np.float32), np.zeros((2, 1), bool)
+        >>> storage.set(np.array([3, 0]), {"observation": states[:-1], "action": np.array([1, 0]),
+        ...     "next": {"observation": states[1:], "reward": np.ones((2, 1), np.float32),
+        ...              "terminated": done, "truncated": done}})
+        >>> len(storage), storage.get(3)["action"].item()
+        (2, 1)
+    """
+
+    def __init__(
+        self,
+        capacity: int,
+        frame_shape: tuple[int, ...],
+        dtype: Any = np.uint8,
+        *,
+        stack: int = 1,
+        num_envs: int = 1,
+        action_shape: tuple[int, ...] = (),
+        action_dtype: Any = np.int64,
+    ) -> None:
+        super().__init__(capacity)
+        self.frame_shape, self.dtype = tuple(frame_shape), np.dtype(dtype)
+        self.stack, self.num_envs = stack, num_envs
+        rows = (stack * frame_shape[0], *frame_shape[1:])
+        self._columns: dict[str, np.ndarray] = {
+            "observation": lazy_zeros((capacity, *rows), dtype, huge=True),
+            "next_observation": lazy_zeros((capacity, *rows), dtype, huge=True),
+            "action": lazy_zeros((capacity, *action_shape), action_dtype),
+            "reward": lazy_zeros((capacity, 1), np.float32),
+            "terminated": lazy_zeros((capacity, 1), np.bool_),
+            "truncated": lazy_zeros((capacity, 1), np.bool_),
+        }
+        self._order = lazy_zeros((capacity,), np.int64)  # slots held, in the order of first use
+        self._held = lazy_zeros((capacity,), np.bool_)
+        self._count = 0
+        self._running = np.zeros((num_envs, stack, *frame_shape), self.dtype)  # newest frames
+        self._runs = np.zeros(num_envs, np.bool_)  # whether these wait for their transition
+
+    def __len__(self) -> int:
+        return self._count
+
+    def contains(self, item: int) -> bool:
+        """Whether a slot holds a transition."""
+        return 0 <= item < self.max_size and bool(self._held[item])
+
+    def set(self, cursor: Any, data: Any, *, set_cursor: bool = True) -> None:
+        """Write a block at slots.
+
+        Args:
+            cursor: int or int64 [N]; -1 for a transition that is seen and not kept.
+            data: the block (`rlmem.memories.base.storage`), single frames in the order of time.
+
+        Raises:
+            ValueError: a block of other shapes; nothing is written.
+            IndexError: a slot out of range.
+        """
+        block = self.read_block(data)
+        slots = np.atleast_1d(np.asarray(cursor, np.int64))
+        if len(slots) != len(block):
+            raise ValueError(f"{len(slots)} slots were given for {len(block)} transitions")
+        if len(slots) and not (slots.min() >= -1 and slots.max() < self.max_size):
+            raise IndexError(f"slots must lie in [0, {self.max_size}), or be -1: not kept")
+        before, after = self._stacks(block)
+        newest_first = np.flatnonzero(slots >= 0)[::-1]
+        # Of a slot given twice, the last transition stands.
+        into, first = np.unique(slots[newest_first], return_index=True)
+        kept = newest_first[first]
+        rows = {
+            "observation": before,
+            "next_observation": after,
+            "action": block.action,
+            "reward": block.reward[:, None],
+            "terminated": block.terminated[:, None],
+            "truncated": block.truncated[:, None],
+        }
+        for name, column in self._columns.items():
+            column[into] = rows[name][kept]
+        fresh = into[~self._held[into]]
+        self._order[self._count : self._count + len(fresh)] = fresh
+        self._held[fresh] = True
+        self._count += len(fresh)
+
+    def read_block(self, data: Any) -> Block:
+        """A block as arrays, checked: what `set` takes.
+
+        Raises:
+            ValueError: it is of other shapes.
+        """
+        action = self._columns["action"]
+        return as_block(
+            data, self.frame_shape, self.dtype, self.num_envs, action.shape[1:], action.dtype
+        )
+
+    def _max_size_along_dim0(self, *, single_data: Any = None, batched_data: Any = None) -> int:
+        """Slots. TorchRL's writers ask with the data in hand, just before they move their cursor:
+        a block that `set` would refuse is refused here, while nothing has moved."""
+        data = batched_data if single_data is None else single_data
+        if data is not None:
+            self.read_block(data)
+        return self.max_size
+
+    def _stacks(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
+        """Whole observations and next observations of a block's rows, zeros before an episode."""
+        shape = (len(block), *self._columns["observation"].shape[1:])
+        if self.stack == 1:
+            return block.observation.reshape(shape), block.next_observation.reshape(shape)
+        before, after = np.empty(shape, self.dtype), np.empty(shape, self.dtype)
+        for row, env in enumerate(block.env_id):
+            running = self._running[env]
+            # A frame that is not the one that was waited for begins an episode.
+            if not (self._runs[env] and np.array_equal(running[-1], block.observation[row])):
+                running[:-1] = 0
+                running[-1] = block.observation[row]
+            before[row] = running.reshape(shape[1:])
+            running[:-1] = running[1:].copy()
+            running[-1] = block.next_observation[row]
+            after[row] = running.reshape(shape[1:])
+            self._runs[env] = not (block.terminated[row] or block.truncated[row])
+        return before, after
+
+    def locate(self, index: torch.Tensor) -> torch.Tensor:
+        """Slots of the stored items `index` (int64, any shape, in [0, len))."""
+        return torch.from_numpy(self._order[index.numpy()])
+
+    def get(self, index: Any) -> TensorDict:
+        """Transitions at slots, with TorchRL's keys.
+
+        Raises:
+            IndexError: a slot holds no transition.
+        """
+        slots = slots_of(self, index)
+        if not slots.shape:
+            return self.get(slots[None])[0]
+        return as_tensordict(self.read(slots), slots.shape)
+
+    def buffers(self, shape: tuple[int, ...], *, pinned: bool = False) -> Batch:
+        columns: Mapping[str, np.ndarray] = self._columns
+        batch = {
+            name: torch.empty((*shape, *column.shape[1:]), dtype=torch.from_numpy(column[:0]).dtype)
+            for name, column in columns.items()
+        }
+        if self._columns["action"].dtype.kind in "iu":
+            batch["action"] = batch["action"].long()
+        batch["steps_to_next"] = torch.ones(*shape, 1, dtype=torch.int64)
+        return {name: t.pin_memory() if pinned else t for name, t in batch.items()}
+
+    def read(self, index: np.ndarray, buffers: Batch | None = None) -> Batch:
+        flat = index.reshape(-1)
+        if not (flat.min(initial=0) >= 0 and flat.max(initial=0) < self.max_size):
+            raise IndexError(f"slots must lie in [0, {self.max_size})")
+        if not self._held[flat].all():
+            raise IndexError(f"slot {flat[~self._held[flat]][0]} holds no transition")
+        batch = self.buffers(index.shape) if buffers is None else buffers
+        for name, column in self._columns.items():
+            batch[name].numpy()[...] = column[index]
+        return batch
+
+    def footprint(self) -> dict[str, int]:
+        return self._bytes(self._count)
+
+    def projected_footprint(self) -> dict[str, int]:
+        return self._bytes(self.max_size)
+
+    def _bytes(self, slots: int) -> dict[str, int]:
+        def a_slot(*names: str) -> int:
+            return sum(self._columns[name][:1].nbytes for name in names)
+
+        index = a_slot("terminated", "truncated") + self._order.itemsize + self._held.itemsize
+        return {
+            "frames": slots * a_slot("observation", "next_observation") + self._running.nbytes,
+            "actions": slots * a_slot("action"),
+            "rewards": slots * a_slot("reward"),
+            "index": slots * index + self._runs.nbytes,
+        }
+
+    def _empty(self) -> None:
+        self._held[self._order[: self._count]] = False
+        self._count = 0
+        self._runs[:] = False
+
+    def state_dict(self) -> State:
+        order = self._order[: self._count].copy()
+        held = {name: column[order] for name, column in self._columns.items()}
+        return {**held, "order": order, "running": self._running.copy(), "runs": self._runs.copy()}
+
+    def load_state_dict(self, state_dict: State) -> None:
+        """Take over a state, all of it or nothing.
+
+        Raises:
+            ValueError: it is of other shapes or of more slots.
+        """
+        order = np.array(state_dict["order"], np.int64)
+        fits = len(np.unique(order)) == len(order) <= self.max_size and (
+            len(order) == 0 or (order.min() >= 0 and order.max() < self.max_size)
+        )
+        rows = {name: np.asarray(state_dict[name]) for name in self._columns}
+        wanted = {name: (len(order), *c.shape[1:]) for name, c in self._columns.items()}
+        running = np.asarray(state_dict["running"])
+        if (
+            not fits
+            or any(rows[name].shape != shape for name, shape in wanted.items())
+            or any(rows[name].dtype != c.dtype for name, c in self._columns.items())
+            or running.shape != self._running.shape
+        ):
+            raise ValueError(
+                f"the saved memory is no storage of {self.max_size} slots of {self.dtype} "
+                f"{self.frame_shape} in stacks of {self.stack}"
+            )
+        self._empty()
+        for name, column in self._columns.items():
+            column[order] = rows[name]
+        self._order[: len(order)], self._count = order, len(order)
+        self._held[order] = True
+        self._running[:], self._runs[:] = running, state_dict["runs"]
+
+    def check_valid(self) -> None:
+        order = self._order[: self._count]
+        assert len(np.unique(order)) == len(order), "a slot is held twice"
+        assert self._held[order].all(), "a held slot is not marked"
+        assert int(np.count_nonzero(self._held)) == len(order), "a slot is marked and not held"

@@ -1,0 +1,146 @@
+"""The examples of docs/extending.md, as a user has them: in a folder of their own, trained with."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+import rlmem
+from rlmem.config import check, compose, run_hydra
+from rlmem.errors import UserError
+
+PAGE = Path(__file__).parents[1] / "docs" / "extending.md"
+FILES = dict(re.findall(r"`([\w/]+\.(?:py|yaml))`\n\n```\w+\n(.*?)```", PAGE.read_text(), re.S))
+SHORT = ["trainer.max_env_steps=1200", "agent.learning_starts=400", "log.every=200"]
+SHORT += ["evaluation.episodes=1", "log.progress=false"]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The examples as files of a folder that is the current one."""
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path
+
+
+def test_the_page_has_an_example_of_each_kind() -> None:
+    names = {"reservoir", "recent", "sarsa_like", "corridor", "weight_norm", "study"}
+    assert {Path(name).stem for name in FILES} == names
+
+
+@pytest.mark.slow
+def test_a_memory_is_trained_with_counted_saved_and_resumed() -> None:
+    given = ["plugins=[my_parts.reservoir]", "memory=reservoir", "memory.capacity=300", *SHORT]
+    run = rlmem.train([*given, "env=cartpole", "memory.offered=0.5"], run_dir="run")
+    summary = run.summary
+    assert summary is not None
+    assert (summary["memory"], summary["memory_entries"]) == ("reservoir", 300)
+    assert summary["memory_bytes"] == sum(summary["memory_components"].values()) > 300 * 32
+    assert run.config["memory"]["offered"] == 0.5
+    per = rlmem.train([*given, "memory/sampler=prioritized", "agent.lr=1e-4"], run_dir="per")
+    assert per.summary is not None
+    assert "priorities" in per.summary["memory_components"]
+
+
+@pytest.mark.slow
+def test_a_memory_that_is_cut_off_goes_on_as_if_it_had_not_been(folder: Path) -> None:
+    given = ["plugins=[my_parts.reservoir]", "memory=reservoir", "memory.capacity=300"]
+    given += ["env=cartpole", "checkpoint.keep_memory_when_finished=true", *SHORT]
+    whole = rlmem.train([*given, "trainer.max_env_steps=2000"], run_dir="whole")
+    rlmem.train(given, run_dir="part")
+    part = rlmem.train([*given[:1], "resume=part", "trainer.max_env_steps=2000"])
+    for name in ("env_steps", "train_return_mean", "eval_return_mean", "memory_bytes"):
+        assert part.summary[name] == whole.summary[name]  # type: ignore[index]
+    assert part.episodes["return"].tolist() == whole.episodes["return"].tolist()
+
+
+@pytest.mark.slow
+def test_a_run_directory_does_not_import_the_plugins_it_names(folder: Path) -> None:
+    given = ["plugins=[my_parts.reservoir]", "memory=reservoir", "memory.capacity=300", *SHORT]
+    rlmem.train([*given, "env=cartpole"], run_dir="run")
+    code = (
+        "import sys, rlmem; from rlmem.errors import UserError\n"
+        "for read in (lambda: rlmem.train(['resume=run']), lambda: rlmem.load_run('run')):\n"
+        "    try: read()\n"
+        "    except UserError as error: print(error)\n"
+        "print('my_parts.reservoir' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=True
+    )
+    first, second, imported = done.stdout.splitlines()
+    assert first.startswith("memory=reservoir: no such memory")
+    assert "no such memory" in second
+    assert "the run was made with plugins=['my_parts.reservoir']: name them again" in second
+    assert imported == "False"
+
+
+@pytest.mark.slow
+def test_a_sampler_an_environment_and_a_callback_are_trained_with() -> None:
+    plugins = "plugins=[my_parts.recent,my_parts.corridor,my_parts.weight_norm]"
+    given = [plugins, "memory/sampler=recent", "memory.sampler.half_life=200", "env=corridor"]
+    run = rlmem.train([*given, "env.length=5", "callbacks=weight_norm", *SHORT], run_dir="run")
+    assert run.summary is not None
+    assert run.summary["env_id"] == "Corridor-v0"
+    assert run.metrics["weight_norm"].dropna().gt(0).all()
+    assert len(run.metrics["weight_norm"].dropna()) > 2
+
+
+@pytest.mark.slow
+def test_an_agent_is_trained_with_and_what_it_logs_is_in_the_rows() -> None:
+    given = ["plugins=[my_parts.sarsa_like]", "agent=expected_sarsa", "env=cartpole", *SHORT]
+    run = rlmem.train([*given, "agent.target_epsilon=0.3"], run_dir="run")
+    assert run.summary is not None
+    assert run.summary["agent"] == "expected_sarsa"
+    assert run.metrics["q_mean"].notna().sum() > 2
+    assert rlmem.load_run("run").agent.cfg.target_epsilon == 0.3
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        ("memory=reservor", "memory=reservor: no such memory; did you mean reservoir?"),
+        ("memory=reservoir memory.offerd=1", "memory.offerd=1: no such key in memory; did you mea"),
+        ("memory=reservoir memory.offered=2", "memory.offered=2.0: must be above 0 and at most 1"),
+        ("memory=reservoir memory.offered=x", "memory.offered=x: must be a number"),
+        ("memory=reservoir agent.n_step=3", "agent.n_step=3: a reservoir holds single steps; use"),
+        ("memory=reservoir memory/sampler=visits", "memory/sampler=visits: does not go with memor"),
+    ],
+)
+def test_a_mistake_with_a_part_of_ones_own_is_one_line(given: str, line: str) -> None:
+    with pytest.raises(UserError) as caught:
+        check(compose("train", ["plugins=[my_parts.reservoir]", *given.split()]))
+    assert str(caught.value).startswith(line)
+
+
+def test_a_plugin_that_cannot_be_imported_is_named(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run_hydra(print, "train", ["plugins=[my_parts.nothing]"]) == 2
+    assert capfd.readouterr().err.startswith("rlmem: plugins=[my_parts.nothing]: cannot be impor")
+
+
+def test_help_lists_parts_of_ones_own(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        run_hydra(print, "train", ["plugins=[my_parts.reservoir]", "--help"])
+    assert ", reservoir, " in capfd.readouterr().out
+
+
+@pytest.mark.slow
+def test_a_study_of_ones_own_runs(folder: Path) -> None:
+    definition = yaml.safe_load(FILES["my_study/study.yaml"])
+    assert "plugins=" in definition["common"]
+    root = Path(__file__).parents[1]
+    done = subprocess.run(
+        [sys.executable, str(root / "study.py"), "my_study", "--jobs", "1"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "reservoir" in (folder / "my_study" / "results.csv").read_text()
