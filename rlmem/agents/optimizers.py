@@ -30,7 +30,11 @@ class FusedAdam(torch.optim.Adam):
 
     def apply(self, group: int, gradients: Sequence[torch.Tensor]) -> None:
         """Step the parameters of a group by their gradients, in order."""
-        lists, options = self._tensors(group), self.param_groups[group]
+        options = self.param_groups[group]
+        if torch.compiler.is_compiling():
+            _plain_step(self._lists[group], gradients, options)
+            return
+        lists = self._tensors(group)
         with torch.no_grad():
             lists.count.add_(1)
             torch._fused_adam_(  # pyright: ignore[reportPrivateImportUsage]
@@ -48,6 +52,11 @@ class FusedAdam(torch.optim.Adam):
                 amsgrad=False,
                 maximize=False,
             )
+
+    def prepare(self) -> None:
+        """Make the state of all groups, so that a compiler finds it."""
+        for group in range(len(self.param_groups)):
+            self._tensors(group)
 
     def _tensors(self, group: int) -> "_Lists":
         """What is worked on in a step of a group."""
@@ -73,6 +82,24 @@ class FusedAdam(torch.optim.Adam):
         )
         self._lists[group] = _Lists(weights, first, second, steps, count)
         return self._lists[group]
+
+
+@torch.no_grad()
+def _plain_step(lists: _Lists, gradients: Sequence[torch.Tensor], options: dict[str, Any]) -> None:
+    """Adam's equations for a compiler to fuse, which cannot look into torch's fused kernel."""
+    (beta1, beta2), lr = options["betas"], options["lr"]
+    lists.count.add_(1)
+    count = lists.count[0]
+    step_size = lr / (1 - beta1**count)
+    root = (1 - beta2**count).sqrt()
+    for weight, gradient, first, second in zip(
+        lists.weights, gradients, lists.first, lists.second, strict=True
+    ):
+        if options["weight_decay"]:
+            gradient = gradient + options["weight_decay"] * weight
+        first.lerp_(gradient, 1 - beta1)
+        second.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+        weight.sub_(step_size * first / (second.sqrt() / root + options["eps"]))
 
 
 def make_optimizer(

@@ -38,6 +38,8 @@ def build_memory(run: TrainSettings, spec: EnvSpec) -> ReplayMemory:
         gamma=agent.gamma,
         seed=derive_seed(run.seed, 4),
         threshold=run.threshold,
+        round_rows=agent.train_every * agent.updates_per_step,
+        round_updates=agent.updates_per_step,
     )
     return run.memory.build(needs)
 
