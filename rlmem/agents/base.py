@@ -38,10 +38,17 @@ class Learner(lightning.LightningModule):
     Attributes:
         discrete: whether its actions are numbers; else they are points of a box.
         has_action_values: whether `online` gives the values of all actions of a state.
+        takes_sequences: whether it learns from batches [U, B, T] of runs of transitions.
+        compiles: whether `_update`, a function of one minibatch, can be one compiled graph; then
+            `optimizer` is a `FusedAdam`.
     """
 
     discrete: ClassVar[bool] = True
     has_action_values: ClassVar[bool] = False
+    takes_sequences: ClassVar[bool] = False
+    compiles: ClassVar[bool] = False
+    optimizer: Any
+    _update: Any
 
     def __init__(self) -> None:
         super().__init__()

@@ -74,6 +74,7 @@ class DQN(Learner):
     """
 
     has_action_values = True
+    compiles = True
 
     @classmethod
     def check(cls, settings: DQNSettings, run: Any) -> None:
@@ -263,6 +264,6 @@ class DQN(Learner):
         weights = self.optimizer.param_groups[0]["params"]
         gradients = torch.autograd.grad(loss, weights)
         apply_gradients(self.optimizer, 0, gradients, self.cfg.max_grad_norm)
-        if torch.is_autocast_enabled(loss.device.type):
+        if not torch.compiler.is_compiling() and torch.is_autocast_enabled(loss.device.type):
             # The Trainer's autocast region spans all updates and caches the weights' bf16 copies.
             torch.clear_autocast_cache()

@@ -13,11 +13,13 @@ a stack of its own, as after a reset, even if no done flag was given.
 
 import contextlib
 import uuid
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from tensordict import TensorDict
 
 from rlmem.memories.base.batch import Batch, as_tensordict
@@ -49,6 +51,8 @@ class RingStorage(RingFrames):
         gamma: discount inside the n-step return.
         chunk: frames a chunk, 2 to 255.
         budget: bytes that it may hold; the capacity is then an upper bound.
+        columns: name -> (shape, dtype) of what a block brings of each transition beside these, such
+            as log-probabilities or hidden states; they are kept and sampled like the action.
 
     Written in order only (TorchRL's `RoundRobinWriter` or rlmem's `RingWriter`). A block that is
     refused leaves storage and writer as they were.
@@ -83,6 +87,7 @@ class RingStorage(RingFrames):
             n_step=needs.n_step,
             gamma=needs.gamma,
             budget=budget,
+            columns=needs.columns,
             **cls.options(settings),
         )
 
@@ -135,9 +140,28 @@ class RingStorage(RingFrames):
             ValueError: it is of other shapes.
         """
         action = self._action
-        return as_block(
+        block = as_block(
             data, self.frame_shape, self.dtype, self.num_envs, action.shape[1:], action.dtype
         )
+        if self._columns and not isinstance(data, Block):
+            block.columns = {
+                name: self._read_column(data, name, len(block)) for name in self.columns
+            }
+        return block
+
+    def _read_column(self, data: Any, name: str, n: int) -> np.ndarray:
+        column, given = self._columns[name], data.get(name, None)
+        if given is None:
+            raise ValueError(f"a block without {name!r}: this storage holds it of each transition")
+        values = given.detach().cpu().numpy() if isinstance(given, torch.Tensor) else given
+        wanted = (n, *column.shape[1:])
+        if np.size(values) != np.prod(wanted) or np.shape(values)[:1] not in ((n,), ()):
+            raise ValueError(f"{name} of shape {np.shape(values)} was given, not {wanted}")
+        return np.asarray(values, column.dtype).reshape(wanted)
+
+    @property
+    def columns(self) -> Mapping[str, np.ndarray]:
+        return self._columns
 
     def append(self, data: Any) -> np.ndarray:
         """Write a block of N transitions behind the last ones; their slots, int64 [N].
