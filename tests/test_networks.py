@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from rlmem.networks import DuelingHead, make_network, network_kind
+from rlmem.networks import make_network, network_class
+from rlmem.networks.heads import DuelingHead
 
 
 def make(kind: str = "auto", shape: tuple[int, ...] = (4, 84, 84), **changes: object) -> object:
@@ -13,10 +14,15 @@ def make(kind: str = "auto", shape: tuple[int, ...] = (4, 84, 84), **changes: ob
 
 @pytest.mark.parametrize(
     ("shape", "kind"),
-    [((4,), "mlp"), ((4, 84, 84), "nature"), ((6, 10, 10), "minatar"), ((1, 36, 36), "nature")],
+    [
+        ((4,), "MLP"),
+        ((4, 84, 84), "NatureNet"),
+        ((6, 10, 10), "MinatarNet"),
+        ((1, 36, 36), "NatureNet"),
+    ],
 )
 def test_the_network_fits_the_observation(shape: tuple[int, ...], kind: str) -> None:
-    assert network_kind(shape) == kind
+    assert network_class("auto", shape).__name__ == kind
 
 
 @pytest.mark.parametrize("dueling", [False, True])

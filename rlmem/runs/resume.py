@@ -32,7 +32,7 @@ def differences(saved: dict[str, Any], asked: TrainSettings) -> list[str]:
     a key that the saved run does not have is of a version after it.
     """
     before, now = _flatten(saved), _flatten(asked.values)
-    free = (*free_keys(asked), "logger.", "callbacks.", "env.recommended.")
+    free = (*free_keys(asked), "objective.", "logger.", "callbacks.", "env.recommended.")
     return [
         f"{key} was {before[key]}, is {now.get(key)}"
         for key in sorted(before)

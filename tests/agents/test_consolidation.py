@@ -5,11 +5,11 @@ import pytest
 import torch
 
 from rlmem.agents.dqn import DQN
-from rlmem.config import check, compose
 from rlmem.errors import UserError
 from rlmem.memories.base.batch import Batch
 from tests.agents.helpers import minibatch
 from tests.agents.test_dqn import ONLINE, TARGET, make_agent, make_batch, same
+from tests.settings import settings
 
 
 def consolidating(inner: int, weight: float, rows: int = 6, states: int = 5) -> Batch:
@@ -161,10 +161,10 @@ def test_rmsprop_steps_as_torchs_centred_one() -> None:
 )
 def test_a_wrong_value_is_named(override: str, message: str) -> None:
     with pytest.raises(UserError, match=message.replace("[", r"\[")):
-        check(compose("train", ["memory=medqn_u", "paths.output_dir=x", override]))
+        settings("memory=medqn_u", "paths.output_dir=x", override)
 
 
 def test_consolidation_wants_an_agent_of_q_values() -> None:
     given = ["memory=medqn_u", "agent=ddpg", "env=reacher", "paths.output_dir=x"]
     with pytest.raises(UserError, match="use agent=dqn"):
-        check(compose("train", given))
+        settings(*given)

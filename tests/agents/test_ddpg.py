@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 from rlmem.agents.ddpg import DDPG
-from rlmem.config import compose
 from rlmem.memories.base.batch import Batch
 from tests.agents.helpers import minibatch, part
+from tests.settings import settings
 
 GAMMA = 0.9
 LOW, HIGH = np.array([-2.0, 0.0], np.float32), np.array([2.0, 1.0], np.float32)
@@ -33,7 +33,7 @@ def make_agent(*overrides: str, hidden: str = "[]", features: int = 3) -> DDPG:
     """Three inputs, two actions, no hidden layer, no bias; online and target networks differ."""
     torch.manual_seed(0)
     shape = [f"agent.network.hidden={hidden}", "agent.network.action_layer=1"]
-    cfg = compose("train", [*(overrides or PLAIN), *shape, f"agent.gamma={GAMMA}"]).agent
+    cfg = settings(*(overrides or PLAIN), *shape, f"agent.gamma={GAMMA}").agent
     agent = DDPG(cfg, features, LOW, HIGH, torch.Generator().manual_seed(0))
     if hidden == "[]":
         fill(agent.target_actor.head[0], POLICY)
@@ -238,7 +238,7 @@ def test_the_state_goes_on_with_the_same_smoothing_noise() -> None:
 @pytest.mark.parametrize("action_layer", [1, 2, 3])
 def test_the_critic_takes_the_action_at_the_chosen_layer(action_layer: int) -> None:
     overrides = ["agent=ddpg", "env=reacher", "agent.network.hidden=[8,6]"]
-    cfg = compose("train", [*overrides, f"agent.network.action_layer={action_layer}"]).agent
+    cfg = settings(*overrides, f"agent.network.action_layer={action_layer}").agent
     critic = DDPG(cfg, 3, LOW, HIGH, torch.Generator()).critics[0]
     widths = [m.in_features for m in critic.modules() if isinstance(m, nn.Linear)]
     expected = [3, 8, 6]

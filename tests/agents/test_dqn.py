@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from rlmem.agents.dqn import DQN
-from rlmem.config import compose
 from rlmem.memories.base.batch import Batch
 from tests.agents.helpers import minibatch, part
+from tests.settings import settings
 
 GAMMA = 0.9
 ONLINE = np.array([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]])  # Q = ONLINE @ observation
@@ -19,7 +19,7 @@ TARGET = np.array([[0.0, 2.0], [3.0, 0.0], [1.0, 1.0]])
 def make_agent(*overrides: str) -> DQN:
     """Two inputs, three actions, no hidden layer, no bias; online and target differ."""
     defaults = ["agent.network.hidden=[]", f"agent.gamma={GAMMA}", "agent.max_grad_norm=null"]
-    cfg = compose("train", [*defaults, *overrides]).agent
+    cfg = settings(*defaults, *overrides).agent
     agent = DQN(cfg, (2,), 3)
     if not cfg.dueling:
         for net, weight in ((agent.online, ONLINE), (agent.target, TARGET)):
@@ -210,7 +210,7 @@ def test_the_generator_decides_the_actions() -> None:
 
 def test_double_dueling_n_step_learns_on_frames() -> None:
     overrides = ["env=pong", "agent.double=true", "agent.dueling=true", "agent.n_step=3"]
-    agent = DQN(compose("train", overrides).agent, (4, 84, 84), 6, 1 / 255)
+    agent = DQN(settings(*overrides).agent, (4, 84, 84), 6, 1 / 255)
     batch = make_batch(rows=2)
     frames = torch.randint(256, (1, 2, 4, 84, 84), dtype=torch.uint8)
     batch["observation"] = frames

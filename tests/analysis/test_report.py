@@ -4,24 +4,17 @@ import csv
 import re
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
 from rlmem.analysis.report import write_report
-from rlmem.config import check_evaluate, compose
 from rlmem.errors import UserError
 from rlmem.runs.evaluate import evaluate
 from tests.analysis.helpers import make_run
+from tests.settings import evaluate_settings
 
 LR = "agent.lr"
-
-
-def check_then_evaluate(cfg: Any) -> None:
-    """What the command line does with a config."""
-    check_evaluate(cfg)
-    evaluate(cfg)
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:
@@ -268,16 +261,15 @@ def test_an_older_report_is_replaced(tmp_path: Path) -> None:
     ],
 )
 def test_mistakes_are_one_line(tmp_path: Path, overrides: list[str], message: str) -> None:
-    cfg = compose("evaluate", ["mode=report", *(o.format(tmp=tmp_path) for o in overrides)])
     with pytest.raises(UserError, match=message):
-        check_then_evaluate(cfg)
+        evaluate(evaluate_settings("mode=report", *(o.format(tmp=tmp_path) for o in overrides)))
 
 
 def test_the_command_writes_into_the_sweep(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     make_run(tmp_path / "sweep/a")
     (tmp_path / "sb3.csv").write_text("env_steps,return,bytes,seed,label\n1000,5,10,0,SB3\n")
     overrides = ["mode=report", f"sweep={tmp_path}/sweep", f"outsiders={tmp_path}/sb3.csv"]
-    evaluate(compose("evaluate", overrides))
+    evaluate(evaluate_settings(*overrides))
     assert [row["label"] for row in rows_of(tmp_path / "sweep/report/summary.csv")] == [
         "uniform",
         "SB3",

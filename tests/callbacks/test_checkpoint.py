@@ -11,17 +11,17 @@ import torch
 
 from rlmem.callbacks.checkpoint import find_checkpoint, load_checkpoint, save_checkpoint
 from rlmem.callbacks.records import Recorder
-from rlmem.config import compose
 from rlmem.errors import UserError
 from rlmem.runs import build
 from tests.runs.helpers import TINY
+from tests.settings import settings
 
 
 class Parts:
     """The agent, stream and recorder of a run, as `train` makes them."""
 
     def __init__(self, folder: Path, *overrides: str) -> None:
-        cfg = compose("train", [*TINY, "memory=per", *overrides])
+        cfg = settings(*TINY, "memory=per", *overrides)
         env = build.build_env(cfg)
         self.agent = build.build_agent(cfg, env.spec)
         memory = build.build_memory(cfg, env.spec)

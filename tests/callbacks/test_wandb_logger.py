@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from rlmem.config import compose
 from rlmem.integrations.wandb_dashboard import MEMORY_TABLE
 
 wandb = pytest.importorskip("wandb")
 
 from rlmem.callbacks.wandb_logger import WandbLogger, next_segment  # noqa: E402
+from tests.settings import settings  # noqa: E402
 
 SUMMARY = {
     "env_steps": 5,
@@ -47,8 +47,8 @@ class FakeRun:
 
 
 def make_logger(tmp_path: Path, *overrides: str) -> tuple[WandbLogger, FakeRun, dict[str, Any]]:
-    cfg = compose("train", ["logger=wandb", "seed=3", *overrides])
-    logger, run, given = WandbLogger(cfg, tmp_path, "a run"), FakeRun(), {}
+    cfg = settings("logger=wandb", "seed=3", *overrides)
+    logger, run, given = cfg.logger["wandb"].build(cfg, tmp_path, "a run"), FakeRun(), {}
 
     def init(**kwargs: Any) -> FakeRun:
         given.update(kwargs)

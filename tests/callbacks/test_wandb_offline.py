@@ -174,10 +174,9 @@ def test_a_model_on_request_and_a_row_for_the_heatmap(tmp_path: Path) -> None:
 CHILD = """
 import os, signal, sys, time
 from pathlib import Path
-from rlmem.config import compose
-from rlmem.callbacks.wandb_logger import WandbLogger
-cfg = compose("train", ["logger=wandb", "logger.wandb.mode=offline"])
-logger = WandbLogger(cfg, Path(sys.argv[1]), "a run")
+from rlmem.config import check, compose
+run = check(compose("train", ["logger=wandb", "logger.wandb.mode=offline"]))
+logger = run.logger["wandb"].build(run, Path(sys.argv[1]), "a run")
 for step in range(50):
     logger.log({"env_steps": step})
 if sys.argv[2] == "kill":

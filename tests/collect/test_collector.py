@@ -13,7 +13,6 @@ import torch
 from rlmem.agents.base import Learner
 from rlmem.collect.collector import EnvStepStream, derive_seed
 from rlmem.collect.module import EnvStepDataModule, TrainerSteps
-from rlmem.config import compose
 from rlmem.envs import make_env
 from rlmem.memories import (
     FrameStorage,
@@ -27,6 +26,7 @@ from rlmem.memories.base.serialize import load_state, save_state
 from rlmem.runs import build
 from tests.collect.helpers import REWARD, BlockLog, ScriptedEnv, make_stream
 from tests.envs.helpers import atari_cfg, gym_cfg, minatar_cfg
+from tests.settings import settings
 
 
 def ring(num_envs: int = 2, capacity: int = 200, sampler: Any = None) -> ReplayMemory:
@@ -255,7 +255,7 @@ def test_the_sampler_is_annealed_by_env_steps() -> None:
 def test_priorities_are_written_before_the_next_draw(rounds: int, tmp_path: Path) -> None:
     overrides = ["memory=per", "agent.learning_starts=64", "trainer.max_env_steps=100"]
     overrides += ["agent.batch_size=64", "agent.train_every=1", "agent.updates_per_step=1"]
-    cfg = compose("train", overrides)
+    cfg = settings(*overrides)
     env = build.build_env(cfg)
     agent, memory = build.build_agent(cfg, env.spec), build.build_memory(cfg, env.spec)
     stream = build.build_stream(cfg, env, memory, agent)

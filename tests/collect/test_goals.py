@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from rlmem.collect.rollout import EvaluationResult, evaluate_policy
-from rlmem.config import compose
 from rlmem.envs import make_env
 from tests.collect.helpers import COLUMNS, BlockLog, make_stream
 from tests.envs.helpers import gym_cfg
+from tests.settings import settings
 
 
 def bit_flip(bits: int, num_envs: int):
-    return make_env(compose("train", ["env=bit_flip", f"env.bits={bits}"]).env, num_envs)
+    return make_env(settings("env=bit_flip", f"env.bits={bits}").env, num_envs)
 
 
 @pytest.mark.parametrize("vector_steps", [1, 5])

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from rlmem.config import compose
 from rlmem.envs import make_env
 from rlmem.envs.bit_flip import BitFlipEnv
 from tests.envs.helpers import play
+from tests.settings import settings
 
 
 @pytest.mark.parametrize("bits", [1, 4, 15])
@@ -63,4 +63,4 @@ def test_bit_flip_needs_a_bit() -> None:
 
 
 def configured(bits: int, *overrides: str) -> Any:
-    return compose("train", ["env=bit_flip", f"env.bits={bits}", *overrides]).env
+    return settings("env=bit_flip", f"env.bits={bits}", *overrides).env

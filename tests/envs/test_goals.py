@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from rlmem.config import compose
 from rlmem.envs import make_env
 from rlmem.envs.goals import GoalRules
 from rlmem.errors import UserError
@@ -19,6 +18,7 @@ from tests.envs.helpers import (
     play,
     random_actions,
 )
+from tests.settings import settings
 
 ENVS = ("bit_flip", "point_maze", "fetch_reach")
 each_env = pytest.mark.parametrize("name", ENVS)
@@ -27,7 +27,7 @@ each_env = pytest.mark.parametrize("name", ENVS)
 def configured(name: str, *overrides: str) -> Any:
     if name != "bit_flip":
         pytest.importorskip("gymnasium_robotics")
-    return compose("train", [f"env={name}", *overrides]).env
+    return settings(f"env={name}", *overrides).env
 
 
 class Walk(gymnasium.Env):

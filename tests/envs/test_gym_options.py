@@ -6,10 +6,10 @@ import sys
 import numpy as np
 import pytest
 
-from rlmem.config import compose
 from rlmem.envs import make_env
 from rlmem.errors import UserError
 from tests.envs.helpers import assert_same_play, gym_cfg, play, random_actions
+from tests.settings import settings
 
 
 def test_arguments_reach_the_environment() -> None:
@@ -25,7 +25,7 @@ def test_arguments_reach_the_environment() -> None:
 def test_arguments_of_a_configuration_are_plain() -> None:
     pytest.importorskip("gymnasium_robotics")
     maze = "[[1,1,1,1],[1,r,g,1],[1,1,1,1]]"
-    env = make_env(compose("train", ["env=point_maze", f"+env.kwargs.maze_map={maze}"]).env, 1)
+    env = make_env(settings("env=point_maze", f"+env.kwargs.maze_map={maze}").env, 1)
     given = env._envs[0].unwrapped.maze.maze_map
     assert (type(given), type(given[0])) == (list, list)
 
@@ -43,7 +43,7 @@ def test_without_robotics_the_extra_is_named(monkeypatch) -> None:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "gymnasium_robotics", None)
     with pytest.raises(UserError) as caught:
-        make_env(compose("train", ["env=fetch_reach"]).env, 1)
+        make_env(settings("env=fetch_reach").env, 1)
     assert str(caught.value) == (
         "env.id=gymnasium_robotics:FetchReach-v4: a package is missing; "
         'pip install "rlmem[robotics]"'

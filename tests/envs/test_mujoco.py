@@ -6,11 +6,11 @@ import warnings
 import numpy as np
 import pytest
 
-from rlmem.config import compose
 from rlmem.envs import make_env
 from rlmem.errors import UserError
 from tests.envs.helpers import assert_chained, assert_conforms, assert_same_play, play
 from tests.envs.helpers import random_actions as actions_of
+from tests.settings import settings
 
 ENVS = ["inverted_pendulum", "reacher", "half_cheetah", "walker2d"]
 pytest.importorskip("mujoco")
@@ -19,7 +19,7 @@ pytest.importorskip("mujoco")
 @pytest.mark.parametrize("version", ["v4", "v5"])
 @pytest.mark.parametrize("name", ENVS)
 def test_a_task_seeded_anew_plays_the_same_again(name, version):
-    cfg = compose("train", [f"env={name}", f"env.version={version}"]).env
+    cfg = settings(f"env={name}", f"env.version={version}").env
     env, other = make_env(cfg, 2), make_env(cfg, 1)
     assert env.spec.env_id.endswith(version)
     actions = actions_of(env, 120)
@@ -34,7 +34,7 @@ def test_a_task_seeded_anew_plays_the_same_again(name, version):
 
 def test_making_one_is_silent_and_writes_no_log(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
-    cfg = compose("train", ["env=half_cheetah", "env.version=v4"]).env
+    cfg = settings("env=half_cheetah", "env.version=v4").env
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         make_env(cfg, 1)
@@ -47,7 +47,7 @@ def test_without_mujoco_the_extra_is_named(monkeypatch):
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "mujoco", None)
     with pytest.raises(UserError) as caught:
-        make_env(compose("train", ["env=reacher"]).env, 1)
+        make_env(settings("env=reacher").env, 1)
     assert str(caught.value) == (
         'env.id=Reacher-v5: a package is missing; pip install "rlmem[mujoco]"'
     )

@@ -10,11 +10,11 @@ from typing import Any, ClassVar
 import pytest
 
 from rlmem.callbacks.wandb_logger import plain_config
-from rlmem.config import compose
 from rlmem.errors import UserError
 from rlmem.integrations import wandb_dashboard
 from rlmem.integrations.wandb_dashboard import COMPONENTS, THRESHOLD_TABLE, write_dashboard
 from tests.runs.helpers import TINY_GWR, run, summary_of
+from tests.settings import settings
 
 wandb = pytest.importorskip("wandb")
 workspaces = pytest.importorskip("wandb_workspaces.workspaces")
@@ -86,7 +86,7 @@ def test_every_point_is_of_the_summary_or_the_config(
         for column in panel["config"].get("columns", [])
     }
     summary = summary_of(finished_run)
-    config = plain_config(compose("train", ["memory=gwr"]))
+    config = plain_config(settings("memory=gwr"))
     for axis in axes:
         where, _, name = axis.partition(":")
         if where == "summary":

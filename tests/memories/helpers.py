@@ -7,6 +7,27 @@ from typing import Any
 
 import numpy as np
 
+from rlmem.envs import EnvSpec
+from rlmem.memories import ReplayMemory
+from rlmem.memories.base.build import Needs
+from tests.settings import settings
+
+
+def configured(spec: EnvSpec, *overrides: str, seed: int = 0) -> ReplayMemory:
+    """The memory that overrides name, for any environment's transitions and batches of 8."""
+    run = settings("agent.batch_size=8", "threshold.activation=0.9", *overrides)
+    agent = run.agent
+    return run.memory.build(
+        Needs(
+            spec=spec,
+            batch_size=8,
+            n_step=agent.n_step,
+            gamma=agent.gamma,
+            seed=seed,
+            threshold=run.threshold,
+        )
+    )
+
 
 class RandomEnvs:
     """E environments of random frames, stepped in turn; episodes end at random, in both ways.

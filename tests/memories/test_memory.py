@@ -7,13 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from omegaconf.errors import MissingMandatoryValue
-from rlmem.memories.factory import make_memory
 from tensordict import assert_close
 
-from rlmem.config import compose
-from rlmem.config.errors import explain
 from rlmem.envs import EnvSpec
+from rlmem.errors import UserError
 from rlmem.memories import (
     CombinedSampler,
     FrameStorage,
@@ -24,8 +21,9 @@ from rlmem.memories import (
     UniformSampler,
 )
 from rlmem.memories.gwr.map import MapStorage
-from rlmem.runs.resume import config_dict, differences
-from tests.memories.helpers import RandomEnvs, vector_block
+from rlmem.runs.resume import differences
+from tests.memories.helpers import RandomEnvs, configured, vector_block
+from tests.settings import settings
 
 CAPACITY = 50
 SAMPLERS: dict[str, Callable] = {
@@ -52,27 +50,17 @@ def train_on(memory: ReplayMemory, batches: int) -> None:
 
 
 def named(memory: str, spec: EnvSpec = VECTORS, *overrides: str) -> ReplayMemory:
-    cfg = compose("train", [f"memory={memory}", "memory.capacity=50", *overrides])
-    return make_memory(
-        cfg.memory,
-        spec,
-        batch_size=8,
-        n_step=1,
-        gamma=0.99,
-        activation_threshold=0.9,
-        habituation_threshold=0.8,
-        seed=0,
-    )
+    return configured(spec, f"memory={memory}", "memory.capacity=50", *overrides)
 
 
 def test_the_directory_of_a_file_is_asked_for_by_its_key_and_may_change() -> None:
-    cfg = compose("train", ["env=pong", "memory/storage=memmap"])
-    with pytest.raises(MissingMandatoryValue) as missing:
-        config_dict(cfg)
+    memmap = ["env=pong", "memory/storage=memmap"]
+    with pytest.raises(UserError) as missing:
+        settings(*memmap)
     line = "memory.storage.directory is not set; give it, such as memory.storage.directory=/scratch"
-    assert explain(missing.value, []) == line
-    before, after = ({"memory": {"storage": {"directory": name}}} for name in ("/a", "/b"))
-    assert differences(before, after) == []
+    assert str(missing.value) == line
+    before, after = (settings(*memmap, f"memory.storage.directory=/{name}") for name in "ab")
+    assert differences(before.values, after) == []
 
 
 @each_sampler
@@ -181,7 +169,7 @@ def test_loading_into_a_smaller_capacity_is_refused(name: str, tmp_path: Path) -
     memory.extend(vector_block(120))
     memory.save(tmp_path)
     with pytest.raises(ValueError, match=r"."):
-        named(name, VECTORS, "memory.capacity=5").load(tmp_path)
+        named(name, VECTORS, "memory.capacity=5", "agent.batch_size=5").load(tmp_path)
 
 
 def test_loading_from_an_empty_folder_is_refused(tmp_path: Path) -> None:

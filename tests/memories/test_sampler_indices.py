@@ -24,8 +24,8 @@ from rlmem.memories import (
     RingWriter,
 )
 from rlmem.memories.gwr.samplers import PrioritizedEdgeSampler
+from tests.memories.gwr.maps import small_map
 from tests.memories.helpers import vector_block
-from tests.memories.maps import small_map
 
 CAPACITY = 100  # no power of two: a tree has leaves behind it
 KINDS: dict[str, Callable] = {

@@ -12,10 +12,10 @@ import pytest
 from safetensors.numpy import load_file
 
 from rlmem.collect.collector import EnvStepStream
-from rlmem.config import check, compose
 from rlmem.memories.base.serialize import load_state
 from rlmem.memories.ring.checkpoint import pieces
 from rlmem.runs.train import train
+from tests.settings import settings
 
 # Whatever a recommendation may say is set here: the tests count steps and updates.
 TINY = [
@@ -56,7 +56,7 @@ TIMINGS = {"seconds", "env_steps_per_second", "act_us", "env_us", "insert_us", "
 
 def run(folder: Path, *overrides: str, tiny: Sequence[str] = TINY) -> dict[str, Any]:
     """Train in this process and return the summary."""
-    train(check(compose("train", [*tiny, *overrides, f"paths.output_dir={folder}"])))
+    train(settings(*tiny, *overrides, f"paths.output_dir={folder}"))
     return summary_of(folder)
 
 

@@ -8,12 +8,12 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-from rlmem.config import compose
 from rlmem.envs import EnvSpec
 from rlmem.errors import UserError
 from rlmem.runs import build
 from rlmem.runs.evaluate import evaluate
 from tests.runs.helpers import TINY_CONTINUOUS, assert_same_run, rows_of, run, signal_at
+from tests.settings import evaluate_settings, settings
 
 pytest.importorskip("mujoco")
 slow = pytest.mark.slow
@@ -52,7 +52,7 @@ def test_a_ring_gives_back_the_continuous_actions_it_took(
     if storage == "memmap":
         choice.append(f"memory.storage.directory={tmp_path}")
     spec = EnvSpec("x", "gym", 1, (3,), np.dtype(np.float32), 1, 0, 1, action_shape=(2,))
-    held = build.build_memory(compose("train", choice), spec)
+    held = build.build_memory(settings(*choice), spec)
     observation = np.random.default_rng(0).normal(size=(61, 3)).astype(np.float32)
     no = np.zeros((60, 1), bool)
     following = {"observation": observation[1:], "reward": np.zeros((60, 1), np.float32)}
@@ -114,7 +114,7 @@ def test_a_checkpoint_is_scored_without_exploration(tmp_path: Path) -> None:
     run(tmp_path, "agent=td3", tiny=TINY_CONTINUOUS)
     scores = []
     for _ in range(2):
-        evaluate(compose("evaluate", [f"run={tmp_path}", "episodes=2", "seed=7"]))
+        evaluate(evaluate_settings(f"run={tmp_path}", "episodes=2", "seed=7"))
         scores.append(json.loads((tmp_path / "evaluation/summary.json").read_text()))
     assert scores[0] == scores[1]
     assert scores[0]["epsilon"] == 0.0

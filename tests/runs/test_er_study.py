@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from rlmem.agents.dqn import DQN
-from rlmem.config import check, compose
 from tests.runs.helpers import assert_same_run, rows_of, run, signal_at, summary_of
+from tests.settings import settings
 
 KEEP = "checkpoint.keep_memory_when_finished=true"
 STUDY = ["experiment=er_study", "trainer.accelerator=cpu", "log.progress=false"]
@@ -29,8 +29,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_settings_are_the_studys() -> None:
-    cfg = compose("train", STUDY)
-    check(cfg)
+    cfg = settings(*STUDY)
     agent = cfg.agent
     assert (agent.lr, agent.adam_eps, agent.loss, agent.gamma) == (1e-3, 1e-8, "mse", 0.8)
     assert (agent.batch_size, cfg.memory.capacity, list(agent.network.hidden)) == (
@@ -43,7 +42,7 @@ def test_the_settings_are_the_studys() -> None:
         for t in (0, 100, 950, 2000)
     ]
     assert epsilon == pytest.approx([max(1 - t / 1000, 0.05) for t in (0, 100, 950, 2000)])
-    assert compose("train", [*STUDY, "memory=none"]).memory.capacity == 64
+    assert settings(*STUDY, "memory=none").memory.capacity == 64
 
 
 @pytest.mark.slow

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rlmem.config import compose
 from rlmem.errors import UserError
 from rlmem.runs.evaluate import evaluate
+from tests.settings import evaluate_settings
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def run_dir(finished_run: Path, tmp_path: Path) -> Path:
 
 def scored(run_dir: Path, *overrides: str) -> tuple[dict, list[dict[str, str]]]:
     """The summary and the rows that an evaluation leaves."""
-    evaluate(compose("evaluate", [f"run={run_dir}", "episodes=3", *overrides]))
+    evaluate(evaluate_settings(f"run={run_dir}", "episodes=3", *overrides))
     out = run_dir / "evaluation"
     with (out / "evaluations.csv").open(newline="") as file:
         return json.loads((out / "summary.json").read_text()), list(csv.DictReader(file))
@@ -120,5 +120,5 @@ def test_a_damaged_model_is_one_line(run_dir: Path, name: str, checkpoint: str) 
 def test_runs_are_drawn_together(run_dir: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     overrides = ["mode=plot", f"runs=['{run_dir}']", f"out='{tmp_path}/a.png'"]
-    evaluate(compose("evaluate", overrides))
+    evaluate(evaluate_settings(*overrides))
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")

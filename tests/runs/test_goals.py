@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from rlmem.config import check, compose
 from rlmem.errors import UserError
 from rlmem.memories.transforms.hindsight import STRATEGIES
 from rlmem.runs import build
 from rlmem.runs.evaluate import evaluate
 from tests.runs.helpers import TINY, TINY_CONTINUOUS, assert_same_run, run, signal_at, summary_of
+from tests.settings import evaluate_settings, settings
 
 slow = pytest.mark.slow
 KEEP = "checkpoint.keep_memory_when_finished=true"
@@ -92,14 +92,13 @@ def test_a_scored_run_tells_its_success_rate(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run(tmp_path, *HER, "trainer.max_env_steps=120")
-    evaluate(compose("evaluate", [f"run={tmp_path}", "episodes=8"]))
+    evaluate(evaluate_settings(f"run={tmp_path}", "episodes=8"))
     assert "success rate " in capsys.readouterr().out
     assert summary_of(tmp_path / "evaluation")["success_rate"] in [i / 8 for i in range(9)]
 
 
 def test_the_experiment_is_the_papers_setting() -> None:
-    cfg = compose("train", ["experiment=her_bit_flip"])
-    check(cfg)
+    cfg = settings("experiment=her_bit_flip")
     agent, memory = cfg.agent, cfg.memory
     assert (memory.name, memory.strategy, memory.k, memory.capacity) == ("her", "future", 4, 10**6)
     assert (agent.lr, agent.gamma, agent.batch_size, list(agent.network.hidden)) == (
@@ -123,8 +122,7 @@ def test_the_robots_experiments_are_built_with_and_without_hindsight(name: str) 
 
 def built(*overrides: str) -> None:
     """What a run does before it starts."""
-    cfg = compose("train", overrides)
-    check(cfg)
+    cfg = settings(*overrides)
     build.build_memory(cfg, build.build_env(cfg).spec)
 
 
@@ -150,7 +148,7 @@ def test_what_does_not_go_together_is_one_line(given: list[str], message: str) -
 
 
 def test_an_environment_that_rewards_no_other_goals_is_named() -> None:
-    cfg = compose("train", ["memory=her", "env=bit_flip"])
+    cfg = settings("memory=her", "env=bit_flip")
     env = build.build_env(cfg)
     goal = env.spec.goal
     assert goal is not None
@@ -162,13 +160,13 @@ def test_an_environment_that_rewards_no_other_goals_is_named() -> None:
 
 def test_dqn_is_told_of_levels_where_actions_are_continuous() -> None:
     pytest.importorskip("mujoco")
-    cfg = compose("train", ["env=reacher"])
+    cfg = settings("env=reacher")
     spec = build.build_env(cfg).spec
     with pytest.raises(UserError, match=r"env\.action_levels=3"):
         build.build_agent(cfg, spec)
-    cfg = compose("train", ["env=reacher", "env.action_levels=3"])
+    cfg = settings("env=reacher", "env.action_levels=3")
     spec = build.build_env(cfg).spec
     assert build.build_agent(cfg, spec).num_actions == 9
-    cfg = compose("train", ["env=reacher", "env.action_levels=3", "agent=ddpg"])
+    cfg = settings("env=reacher", "env.action_levels=3", "agent=ddpg")
     with pytest.raises(UserError, match=r"9 discrete ones; .*env\.action_levels=null"):
         build.build_agent(cfg, spec)

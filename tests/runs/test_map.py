@@ -11,7 +11,6 @@ import pytest
 pytest.importorskip("matplotlib")
 
 from rlmem.collect.rollout import evaluate_policy
-from rlmem.config import compose
 from rlmem.envs import make_env
 from rlmem.errors import UserError
 from rlmem.memories import GWRWriter, Identity, MapStorage, ReplayMemory, VisitSampler
@@ -20,6 +19,7 @@ from rlmem.runs.evaluate import evaluate
 from rlmem.runs.map import measure_fit
 from tests.memories.helpers import vector_block
 from tests.runs.helpers import TINY_ATARI, TINY_GWR, run, signal_at
+from tests.settings import evaluate_settings, settings
 
 KEEP = "checkpoint.keep_memory_when_finished=true"
 
@@ -39,7 +39,7 @@ def run_dir(map_run: Path, tmp_path: Path) -> Path:
 
 def drawn(run_dir: Path, *overrides: str) -> dict[str, float]:
     """The table that is left."""
-    evaluate(compose("evaluate", ["mode=map", f"run='{run_dir}'", "episodes=3", *overrides]))
+    evaluate(evaluate_settings("mode=map", f"run='{run_dir}'", "episodes=3", *overrides))
     with (run_dir / "map" / "table.csv").open(newline="") as file:
         return {row["quantity"]: float(row["value"]) for row in csv.DictReader(file)}
 
@@ -79,9 +79,7 @@ def test_a_seed_decides_the_figures(run_dir: Path) -> None:
 @pytest.mark.slow
 def test_another_folder_can_be_named(run_dir: Path, tmp_path: Path) -> None:
     evaluate(
-        compose(
-            "evaluate", ["mode=map", f"run='{run_dir}'", "episodes=1", f"out='{tmp_path}/mine'"]
-        )
+        evaluate_settings("mode=map", f"run='{run_dir}'", "episodes=1", f"out='{tmp_path}/mine'")
     )
     assert (tmp_path / "mine" / "map.svg").exists()
     assert not (run_dir / "map").exists()
@@ -149,7 +147,7 @@ def test_every_observation_of_the_scored_episodes_is_measured_once() -> None:
     def random(observation: np.ndarray, epsilon: float, rng: np.random.Generator) -> np.ndarray:
         return rng.integers(2, size=len(observation))
 
-    env = make_env(compose("train", ["env=cartpole"]).env, 2)
+    env = make_env(settings("env=cartpole").env, 2)
     fit = measure_fit(Noting(storage, writer), env, random, 5, 1.0, 3, 0.9)
     scored = evaluate_policy(env, random, episodes=5, epsilon=1.0, seed=3)
     (episodes,) = asked

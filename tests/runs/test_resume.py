@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from rlmem.config import compose
 from rlmem.errors import UserError
 from rlmem.runs.resume import differences, lock_run, resolve_run_dir
 from rlmem.runs.train import train
@@ -23,6 +22,7 @@ from tests.runs.helpers import (
     signal_at,
     summary_of,
 )
+from tests.settings import settings
 
 ROOT = Path(__file__).parents[2]
 KEEP = "checkpoint.keep_memory_when_finished=true"
@@ -56,6 +56,7 @@ def stop_and_evaluate(self, agent):
     return evaluate(self, agent)
 Evaluation.evaluate = stop_and_evaluate
 from rlmem.cli import train_main
+from tests.settings import settings
 train_main()
 """
 
@@ -243,13 +244,13 @@ def test_a_finished_run_that_kept_its_memory_can_be_extended(
 @pytest.mark.slow
 def test_auto_finds_the_newest_unfinished_run_of_this_config(copy: Path) -> None:
     fresh = copy.with_name("fresh")
-    train(compose("train", [*TINY, *CARTPOLE, "resume=auto", f"paths.output_dir={fresh}"]))
+    train(settings(*TINY, *CARTPOLE, "resume=auto", f"paths.output_dir={fresh}"))
     assert summary_of(copy)["status"] == "finished"
     assert not fresh.exists()
 
 
 def chosen(folder: Path, *overrides: str, multirun: bool = False) -> tuple[Path, bool]:
-    cfg = compose("train", [*TINY, *overrides, f"paths.output_dir={folder}"])
+    cfg = settings(*TINY, *overrides, f"paths.output_dir={folder}")
     return resolve_run_dir(cfg, folder, multirun)
 
 
@@ -298,9 +299,11 @@ def test_a_run_without_a_checkpoint_is_refused(copy: Path) -> None:
 
 
 def test_differences_name_the_keys_that_bind() -> None:
-    saved = {"agent": {"lr": 1, "gamma": 2}, "log": {"every": 1}, "old": 1}
-    asked = {"agent": {"lr": 5, "gamma": 2}, "log": {"every": 9}}
-    assert differences(saved, asked) == ["agent.lr was 1, is 5", "old was 1, is None"]
+    saved = settings("agent.lr=0.1", "log.every=1", "objective=return_and_bytes").values
+    saved["old"] = 1
+    del saved["agent"]["gamma"]  # a key of a version after it
+    asked = settings("agent.lr=0.5", "log.every=9")
+    assert differences(saved, asked) == ["agent.lr was 0.1, is 0.5", "old was 1, is None"]
 
 
 def test_a_run_directory_has_one_writer(tmp_path: Path) -> None:

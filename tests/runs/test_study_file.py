@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from rlmem.cli import _study
-from rlmem.config import compose
 from rlmem.runs.study import report_study
 from rlmem.runs.study_file import Study, slug
 from tests.analysis.helpers import make_run
+from tests.settings import settings
 
 COLUMNS = "\ncolumns: {b: {overrides: env=cartpole memory.capacity=77, seeds: 2}, c: env=acrobot}"
 ROWS = """
@@ -132,7 +132,7 @@ def test_a_column_has_the_last_word_on_a_row(tmp_path: Path) -> None:
     (tmp_path / "study.yaml").write_text(rows + columns)
     study = Study(tmp_path)
     found = {
-        (job.column, job.row): compose("train", list(job.overrides)).agent.lr
+        (job.column, job.row): settings(*job.overrides).agent.lr
         for column in study.columns
         for job in study.jobs(column)
     }
@@ -173,7 +173,7 @@ def test_a_fifo_differs_from_its_row_in_the_memory_only(tmp_path: Path) -> None:
     run(study, "gwr", size=4321)
     (job,) = study.fifo_jobs("b")
     assert job.overrides[:4] == ("env=acrobot", "agent.lr=0.1", "agent.lr=0.2", "memory=uniform")
-    cfg = compose("train", list(job.overrides))
+    cfg = settings(*job.overrides)
     assert (cfg.agent.lr, cfg.memory.name, cfg.memory.budget) == (0.2, "uniform", 4321)
 
 
@@ -183,7 +183,7 @@ def test_fifos_hold_what_the_finished_run_beside_them_held(study: Study) -> None
     run(study, "per")
     jobs = list(study.fifo_jobs("b"))
     assert [job.row for job in jobs] == list(study.labels("b"))[2:4]
-    budgets = [compose("train", list(job.overrides)).memory for job in jobs]
+    budgets = [settings(*job.overrides).memory for job in jobs]
     assert [memory.budget for memory in budgets] == [4321, None]
     assert budgets[1].capacity == 99  # not what the column says
     assert {memory.storage.kind for memory in budgets} == {"dense"}

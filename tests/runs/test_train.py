@@ -13,12 +13,13 @@ import torch
 import yaml
 
 from rlmem.agents.dqn import DQN
-from rlmem.config import compose, run_hydra
+from rlmem.config import run_hydra
 from rlmem.errors import UserError
 from rlmem.memories import ReplayMemory
 from rlmem.runs.summary import peak_rss_bytes
 from rlmem.runs.train import train
 from tests.runs.helpers import TINY, TINY_ATARI, TINY_GWR, assert_same_run, rows_of, run, summary_of
+from tests.settings import settings
 
 ROOT = Path(__file__).parents[2]
 MEMORIES = ["none", "uniform", "cer", "per", "per_rank", "gwr", "medqn_u", "medqn_r"]
@@ -208,7 +209,7 @@ def test_a_folder_that_holds_a_run_is_not_written_over(tmp_path: Path) -> None:
 
 
 def test_train_returns_what_a_sweep_optimizes(tmp_path: Path) -> None:
-    cfg = compose("train", [*TINY, f"paths.output_dir={tmp_path}"])
+    cfg = settings(*TINY, f"paths.output_dir={tmp_path}")
     assert train(cfg) == summary_of(tmp_path)["eval_return_mean"]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from rlmem.errors import UserError
+from rlmem.errors import UserError, choose_from
 from rlmem.memories.base.build import MemorySettings, Needs
 from rlmem.memories.gwr.embedding import Embedding
 from rlmem.memories.gwr.map import MapStorage
@@ -103,8 +103,9 @@ class GwrMemory:
                 f"memory.episodes={settings.episodes} have edges of one step; use agent.n_step=1"
             )
         embeddings = {"auto", *parts("memory/map/embedding")}
-        if settings.embedding.kind not in embeddings:
-            find("memory/map/embedding", settings.embedding.kind, "memory.embedding.kind")
+        if (kind := settings.embedding.kind) not in embeddings:
+            ending = choose_from(kind, embeddings)
+            raise UserError(f"memory.embedding.kind={kind}: no such embedding{ending}")
         samples = settings.metric.scale_samples
         measured = settings.metric.scale == "auto" and run.env.part.cls.images
         if measured and samples >= run.trainer.max_env_steps:

@@ -6,9 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from rlmem.memories.factory import make_memory
 
-from rlmem.config import compose
 from rlmem.envs import EnvSpec
 from rlmem.errors import UserError
 from rlmem.memories import ReplayMemory
@@ -16,7 +14,7 @@ from rlmem.memories.base.lazy import give_back, lazy_zeros
 from rlmem.memories.compression import arena
 from rlmem.memories.compression.arena import SEGMENT
 from rlmem.memories.gwr.map import MapStorage
-from tests.memories.helpers import RandomEnvs
+from tests.memories.helpers import RandomEnvs, configured
 from tests.memories.ring.test_ring_storages import make
 
 FRAME = (1, 20, 20)
@@ -33,22 +31,13 @@ def limited(
     more: Sequence[str] = (),
 ) -> ReplayMemory:
     overrides = [f"memory={sampler}", f"memory.budget={budget}", "env=pong"]
+    overrides += ["agent.n_step=2", "agent.gamma=0.9"]
     overrides.append(f"memory/storage={'map' if kind == 'map' else kind}")
     if kind == "map":
         overrides += ["memory=gwr", "memory.metric.scale=1.0", "memory.prototype=moving"]
         overrides += ["threshold.activation=0.9", "threshold.habituation=0.5"]
-    cfg = compose("train", [*overrides, *more])
     spec = EnvSpec("ALE/Pong", "atari", num_envs, frame, np.dtype(np.uint8), 4, 6, 4)
-    return make_memory(
-        cfg.memory,
-        spec,
-        batch_size=8,
-        n_step=2,
-        gamma=0.9,
-        activation_threshold=cfg.threshold.activation,
-        habituation_threshold=cfg.threshold.habituation,
-        seed=0,
-    )
+    return configured(spec, *overrides, *more)
 
 
 def held(memory: ReplayMemory) -> int:

@@ -5,13 +5,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from rlmem.memories.storages import map_lists
 from tensordict import TensorDict, assert_close
 from torchrl.data import LazyTensorStorage, ReplayBuffer, TensorDictReplayBuffer
 
 from rlmem.memories import CompressedFrameStorage, DenseStorage, FrameStorage
+from rlmem.memories.gwr import lists
+from tests.memories.gwr.maps import small_map
 from tests.memories.helpers import RandomEnvs
-from tests.memories.maps import small_map
 
 CAPACITY = 12
 MASK = torch.tensor([True, False, True, True, False, False, False, True])
@@ -120,7 +120,7 @@ COUNTED = [k for k, i in INDICES.items() if isinstance(i, slice) or i is None or
 def test_a_map_is_indexed_by_its_live_edges(name: str) -> None:
     storage, _ = small_map(states=8, rows=1000)
     while storage.num_edges > len(MASK):
-        map_lists.remove_edge(storage.arrays, int(storage.live_edges()[0]))
+        lists.remove_edge(storage.arrays, int(storage.live_edges()[0]))
     live, index = torch.from_numpy(storage.live_edges()), INDICES[name]
     assert live[0] > 0
     assert_close(storage[index], storage[live[index]], rtol=0, atol=0)

@@ -7,12 +7,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rlmem.memories.factory import make_memory
 
-from rlmem.config import compose
 from rlmem.envs import EnvSpec
 from rlmem.memories import NewestSampler, ReplayMemory
-from tests.memories.helpers import RandomEnvs
+from tests.memories.helpers import RandomEnvs, configured
 
 VECTORS = EnvSpec("CartPole-v1", "gym", 2, (4,), np.dtype(np.float32), 1, 2, 1)
 PLANES = EnvSpec("MinAtar/Breakout", "minatar", 2, (3, 5, 5), np.dtype(np.uint8), 1, 3, 1)
@@ -20,17 +18,7 @@ PLANES = EnvSpec("MinAtar/Breakout", "minatar", 2, (3, 5, 5), np.dtype(np.uint8)
 
 def make(spec: EnvSpec, *overrides: str, memory: str = "medqn_u", seed: int = 0) -> ReplayMemory:
     given = [f"memory={memory}", "memory.capacity=8", "memory.consolidation.batch_size=64"]
-    cfg = compose("train", [*given, *overrides]).memory
-    return make_memory(
-        cfg,
-        spec,
-        batch_size=8,
-        n_step=1,
-        gamma=0.99,
-        activation_threshold=0.9,
-        habituation_threshold=0.8,
-        seed=seed,
-    )
+    return configured(spec, *given, *overrides, seed=seed)
 
 
 def bits(rng: np.random.Generator, rows: int) -> dict:

@@ -6,13 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from rlmem.memories.factory import make_memory
 from tensordict import assert_close
 
-from rlmem.config import compose
 from rlmem.envs import EnvSpec
 from rlmem.envs.spec import GoalSpec
 from rlmem.memories import ReplayMemory
+from tests.memories.helpers import configured
 from tests.memories.transforms.goals import (
     GOAL,
     OWN,
@@ -66,17 +65,8 @@ def goal_spec(num_envs: int = 2, size: int = OWN + GOAL) -> EnvSpec:
 
 
 def named(*overrides: str, spec: EnvSpec | None = None) -> ReplayMemory:
-    cfg = compose("train", ["memory=her", "env=bit_flip", "memory.capacity=60", *overrides])
-    return make_memory(
-        cfg.memory,
-        spec or goal_spec(),
-        batch_size=8,
-        n_step=cfg.agent.n_step,
-        gamma=0.98,
-        activation_threshold=0.9,
-        habituation_threshold=0.8,
-        seed=0,
-    )
+    given = ["memory=her", "env=bit_flip", "memory.capacity=60", "agent.gamma=0.98"]
+    return configured(spec or goal_spec(), *given, *overrides)
 
 
 @each_strategy

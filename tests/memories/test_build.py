@@ -17,24 +17,41 @@ from rlmem.memories import (
 from tests.memories.test_memory import VECTORS, named
 
 RING_SAMPLERS = "combined, latest, newest, prioritized, rank, uniform"
+MAP_SAMPLERS = "prioritized, uniform, visits"
 
 
 @pytest.mark.parametrize(
     ("memory", "key", "kind", "known"),
     [
         ("uniform", "sampler", "unifrom", RING_SAMPLERS),
-        ("uniform", "sampler", "visits", RING_SAMPLERS),
-        ("gwr", "sampler", "combined", "prioritized, uniform, visits"),
-        ("gwr", "sampler", "visit", "prioritized, uniform, visits"),
-        ("uniform", "storage", "compresed", "auto, compressed, dense, frames, map, memmap"),
+        ("gwr", "sampler", "visit", MAP_SAMPLERS),
+        ("uniform", "storage", "compresed", "auto, compressed, dense, frames, memmap"),
         ("gwr", "embedding", "projection", "auto, identity, random_projection"),
     ],
 )
 def test_an_unknown_kind_is_not_built_as_another(
     memory: str, key: str, kind: str, known: str
 ) -> None:
-    with pytest.raises(UserError, match=f"memory.{key}.kind={kind}: this memory takes {known}"):
+    line = f"memory.{key}.kind={kind}: no such {key}; did you mean .*[?] Available: {known}$"
+    with pytest.raises(UserError, match=line):
         named(memory, VECTORS, f"memory.{key}.kind={kind}")
+
+
+@pytest.mark.parametrize(
+    ("memory", "key", "kind", "known"),
+    [
+        ("uniform", "sampler", "visits", RING_SAMPLERS),
+        ("gwr", "sampler", "combined", MAP_SAMPLERS),
+        ("uniform", "storage", "map", "auto, compressed, dense, frames, memmap"),
+        ("gwr", "storage", "frames", "map"),
+    ],
+)
+def test_a_kind_of_another_memory_is_refused(memory: str, key: str, kind: str, known: str) -> None:
+    works = known.replace(", ", " or ")
+    line = f"memory/{key}={kind}: does not go with memory={memory}; use memory/{key}={works}"
+    with pytest.raises(UserError) as error:
+        named(memory, VECTORS, f"memory.{key}.kind={kind}")
+    assert str(error.value) == line
 
 
 @pytest.mark.parametrize(
