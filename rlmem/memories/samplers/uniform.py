@@ -10,7 +10,6 @@ from rlmem.memories.base.build import Needs
 from rlmem.memories.base.serialize import State
 from rlmem.memories.samplers.base import (
     ReplaySampler,
-    as_index,
     draw_uniform,
     kept_slots,
     require_items,
@@ -47,50 +46,47 @@ class CombinedSampler(UniformSampler):
 
     def __init__(self) -> None:
         super().__init__()
-        self._round = np.empty(0, np.int64)  # slots that were written last
+        self._newest, self._rows = -1, 0  # slot of the newest, rows that were written with it
 
     def extend(self, index: Any) -> None:
-        """Remember the written slots; -1 is skipped, as a row that was not kept."""
+        """Remember the newest of the written slots; -1 is skipped, as a row that was not kept."""
         slots = kept_slots(index)
         if len(slots):
-            self._round = slots
+            self._newest, self._rows = int(slots[-1]), len(slots)
 
     add = extend
 
     def sample(self, storage: Storage, batch_size: int) -> tuple[torch.Tensor, dict]:
         """Indices int64 [batch_size]; the last is the newest transition's."""
         index, info = super().sample(storage, batch_size)
-        if len(self._round):
-            index[-1] = int(self._round[-1])
+        if self._newest >= 0:
+            index[-1] = self._newest
         return index, info
 
     def draw(
         self, storage: Any, batch_size: int, num_batches: int
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """The minibatches of a round at once, each with its own newest transition."""
+        """The minibatches of a round at once, each with its own newest transition; of a storage
+        that does not know which these are, all with the newest."""
         index, columns = super().draw(storage, batch_size, num_batches)
-        if len(self._round):
-            seen = seen_in_turn(len(self._round), num_batches)
-            # Where updates are more than rows, the first have none of the round yet: its first.
-            index[:, -1] = self._round[np.maximum(seen - 1, 0)]
+        if self._newest >= 0:
+            index[:, -1] = self._newest
+            if num_batches > 1 and hasattr(storage, "newest"):
+                rows = min(self._rows, len(storage))
+                # Where updates are more than rows, the first have none of the round yet: its first.
+                seen = np.maximum(seen_in_turn(rows, num_batches), 1)
+                index[:, -1] = storage.newest(rows).numpy()[seen - 1]
         return index, columns
 
-    def remove(self, index: np.ndarray) -> None:
-        """Forget slots."""
-        self._round = self._round[~np.isin(self._round, index)]
-
     def _empty(self) -> None:
-        self._round = np.empty(0, np.int64)
-
-    def footprint(self) -> dict[str, int]:
-        return {"sampler_history": self._round.nbytes}
+        self._newest, self._rows = -1, 0
 
     def state_dict(self) -> State:
-        return {"newest": self._round.tolist()}
+        return {"newest": self._newest, "rows": self._rows}
 
     def load_state_dict(self, state_dict: State) -> None:
-        saved = as_index(state_dict["newest"])  # of an earlier version one slot, -1: none
-        self._round = saved[saved >= 0]
+        self._newest = int(state_dict["newest"])
+        self._rows = int(state_dict.get("rows", 1))
 
 
 @part("memory/sampler", "newest")
@@ -161,6 +157,7 @@ class LatestSampler(ReplaySampler):
     Args:
         history: how many unused ones are remembered beside those that were written last, at least
             the batch size [transitions].
+        rows: that are written at once at most, for the bytes when full.
     """
 
     @classmethod
@@ -171,11 +168,11 @@ class LatestSampler(ReplaySampler):
     @classmethod
     def build(cls, settings: Settings, needs: Needs, capacity: int) -> "LatestSampler":
         """Make the sampler for a run: it remembers a minibatch."""
-        return cls(history=needs.batch_size)
+        return cls(needs.batch_size, needs.round_rows)
 
-    def __init__(self, history: int) -> None:
+    def __init__(self, history: int, rows: int = 1) -> None:
         super().__init__()
-        self.history = history
+        self.history, self.rows = history, rows
         self._recent = np.empty(0, np.int64)
 
     def extend(self, index: Any) -> None:
@@ -217,7 +214,7 @@ class LatestSampler(ReplaySampler):
         return {"sampler_history": self._recent.nbytes}
 
     def projected_footprint(self) -> dict[str, int]:
-        return {"sampler_history": 8 * self.history}
+        return {"sampler_history": 8 * (self.history + self.rows)}
 
     def state_dict(self) -> State:
         return {"recent": self._recent}
