@@ -27,7 +27,7 @@ def compiling(what: str) -> Iterator[None]:
 
 
 class _Numba(event.Listener):
-    """Numba's compilations, of which one can be in the middle of another; not what its cache has."""
+    """Numba's compilations, one of which can begin within another; not what its cache has."""
 
     depth = 0
 

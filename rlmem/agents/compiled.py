@@ -1,10 +1,11 @@
-"""An agent's update as one compiled graph: forward, backward and Adam's step without Python between.
+"""An agent's update as one compiled graph: forward, backward and Adam without Python between.
 
 It is the same function, so it learns the same up to the rounding of sums. Compiling takes from ten
 seconds to more than a minute and pays for long runs of small networks on a CPU.
 """
 
-from collections.abc import Sequence
+import itertools
+from types import FunctionType, MethodType
 from typing import Any
 
 import torch
@@ -20,33 +21,46 @@ REPAYS_FROM = 500_000  # gradient steps
 
 
 class CompiledUpdate:
-    """In place of the function of an agent that learns from one minibatch.
+    """In place of the method of an agent that learns from one minibatch.
+
+    Torch would look at each tensor of the networks in each call, to know whether a graph is still
+    right; that takes as long as the graph. Here none is looked at, so there is a graph for each
+    kind of call, and none is shared: torch keeps them by code object, and each has its own.
 
     Args:
-        update: the function; its arguments are tensors and plain values.
+        update: the method; its arguments are tensors, those by name plain values.
     """
 
-    def __init__(self, update: Any) -> None:
-        self._compiled = torch.compile(
-            update, fullgraph=True, dynamic=False, options={"guard_filter_fn": _of_arguments}
-        )
-        self._known: set[tuple[Any, ...]] = set()
+    def __init__(self, update: MethodType) -> None:
+        self._update = update
+        self._graphs: dict[tuple[Any, ...], Any] = {}
 
-    def __call__(self, *columns: Any, **options: Any) -> Any:
-        kind = (len(columns), len(columns[0]), *options.values())
-        if kind in self._known:
-            return self._compiled(*columns, **options)
-        self._known.add(kind)
+    def __call__(self, *columns: torch.Tensor, **options: Any) -> Any:
+        kind = (len(columns), columns[0].shape, columns[-1].shape, *options.values())
+        graph = self._graphs.get(kind)
+        if graph is not None:
+            return graph(*columns, **options)
+        graph = self._graphs[kind] = torch.compile(
+            self._copy(),
+            fullgraph=True,
+            dynamic=False,
+            options={"guard_filter_fn": torch.compiler.skip_all_guards_unsafe},
+        )
         # The setting lets the graph hold its own backward pass.
         with compiling("the update"), torch._dynamo.config.patch(trace_autograd_ops=True):
-            return self._compiled(*columns, **options)
+            return graph(*columns, **options)
+
+    def _copy(self) -> MethodType:
+        """The method with a code object of its own."""
+        function: Any = self._update.__func__
+        code = function.__code__.replace(co_name=f"{function.__name__}_{next(_numbers)}")
+        copy = FunctionType(
+            code, function.__globals__, None, function.__defaults__, function.__closure__
+        )
+        return MethodType(copy, self._update.__self__)
 
 
-def _of_arguments(guards: Sequence[Any]) -> list[bool]:
-    """Which of a graph's conditions are looked at in each call: those of its arguments. Networks
-    and optimizer stay as they are, and to look at each of their tensors takes as long as the
-    graph."""
-    return [guard.name.startswith("L[") and "L['self']" not in guard.name for guard in guards]
+_numbers = itertools.count()
 
 
 def compile_update(agent: Learner, asked: bool | str, grad_steps: int) -> None:

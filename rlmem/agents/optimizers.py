@@ -5,10 +5,12 @@ its state. Here the lists are made once. The state is that of torch's optimizers
 names, so checkpoints are alike and `step` still works.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import torch
+
+Gradients = tuple[torch.Tensor, ...] | list[torch.Tensor]
 
 
 class _Lists(NamedTuple):
@@ -28,7 +30,7 @@ class FusedAdam(torch.optim.Adam):
         super().__init__(params, lr=lr, eps=eps, fused=True)
         self._lists: dict[int, _Lists] = {}
 
-    def apply(self, group: int, gradients: Sequence[torch.Tensor]) -> None:
+    def apply(self, group: int, gradients: Gradients) -> None:
         """Step the parameters of a group by their gradients, in order."""
         options = self.param_groups[group]
         if torch.compiler.is_compiling():
@@ -85,7 +87,7 @@ class FusedAdam(torch.optim.Adam):
 
 
 @torch.no_grad()
-def _plain_step(lists: _Lists, gradients: Sequence[torch.Tensor], options: dict[str, Any]) -> None:
+def _plain_step(lists: _Lists, gradients: Gradients, options: dict[str, Any]) -> None:
     """Adam's equations for a compiler to fuse, which cannot look into torch's fused kernel."""
     (beta1, beta2), lr = options["betas"], options["lr"]
     lists.count.add_(1)
@@ -114,7 +116,7 @@ def make_optimizer(
 def apply_gradients(
     optimizer: torch.optim.Optimizer,
     group: int,
-    gradients: Sequence[torch.Tensor],
+    gradients: Gradients,
     max_norm: float | None = None,
 ) -> None:
     """Step a group of an optimizer's parameters.

@@ -194,7 +194,8 @@ class Recorder(lightning.Callback):
         """Make one row of metrics and write the episodes that ended.
 
         What the agent logged (`self.log`) stands behind the columns that every run has, and does
-        not replace them. Numbers have eight digits, times and speeds four: a clock repeats no more of them.
+        not replace them. Numbers have eight digits, times and speeds four: a clock repeats no more
+        of them.
         """
         self.write_episodes()
         columns = {**self._progress(agent), **self._learning(outputs), **self._memory()}

@@ -10,7 +10,6 @@ import torch
 from rlmem.collect.collector import EnvStepStream
 from rlmem.memories.base.batch import Batch
 
-
 STEP_SECONDS = 0.25  # of a Trainer step whose number of rounds is not given
 
 

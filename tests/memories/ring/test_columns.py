@@ -1,4 +1,4 @@
-"""Columns that an agent adds to each transition: kept, counted, sampled and saved like the action."""
+"""Columns that an agent adds to transitions: kept, counted, sampled and saved like the action."""
 
 from pathlib import Path
 from typing import Any
