@@ -142,7 +142,7 @@ def arguments(tasks: Sequence[str], memory: bool = False) -> argparse.Namespace:
     if memory:
         parser.add_argument("--memory", default="uniform")
         parser.add_argument("--storage", help="memory/storage of rlmem (default: the memory's)")
-        parser.add_argument("--rounds", type=int, default=1, help="trainer.rounds of rlmem")
+        parser.add_argument("--compile", action="store_true", help="trainer.compile of rlmem")
     args = parser.parse_args()
     args.steps = args.steps or {"atari": 4_000, "cartpole": 20_000}[args.task]
     args.threads = args.threads or TASKS[args.task].threads

@@ -2,7 +2,7 @@
 
 python benchmarks/rlmem_train.py --task atari --memory uniform --num-envs 4 [--bf16]
 python benchmarks/rlmem_train.py --task cartpole --group 8
-python benchmarks/rlmem_train.py --task cartpole --rounds 8
+python benchmarks/rlmem_train.py --task cartpole --compile
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def overrides(args, run_dir: str) -> list[str]:
         "seed": args.seed,
         "trainer.max_env_steps": first_row + args.steps,
         "trainer.accelerator": "cpu",
-        "trainer.rounds": args.rounds,
+        "trainer.compile": str(args.compile).lower(),
         "trainer.precision": "bf16-mixed" if args.bf16 else "32-true",
         "env.num_envs": args.num_envs,
         "memory.capacity": task.capacity,

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import lightning
 import numpy as np
 import torch
+from torch import nn
 
 from rlmem.collect.module import Rounds
 from rlmem.memories.base.batch import Batch
@@ -37,14 +38,27 @@ class Learner(lightning.LightningModule):
     Attributes:
         discrete: whether its actions are numbers; else they are points of a box.
         has_action_values: whether `online` gives the values of all actions of a state.
+        takes_sequences: whether it learns from batches [U, B, T] of runs of transitions.
+        compiles: whether `_update`, a function of one minibatch, can be one compiled graph; then
+            `optimizer` is a `FusedAdam`.
     """
 
     discrete: ClassVar[bool] = True
     has_action_values: ClassVar[bool] = False
+    takes_sequences: ClassVar[bool] = False
+    compiles: ClassVar[bool] = False
+    optimizer: Any
+    _update: Any
 
     def __init__(self) -> None:
         super().__init__()
         self.automatic_optimization = False
+        self._by_flag: list[dict[str, Any]] | None = None  # see `_set_mode`
+
+    def on_train_start(self) -> None:
+        """Networks rest in evaluation mode; Lightning starts with training mode."""
+        self._by_flag = None
+        self.eval()
 
     def training_step(self, rounds: Rounds, batch_idx: int) -> dict[str, torch.Tensor]:
         """Learn from each batch before the next is played for; what `update` gave of the last
@@ -53,10 +67,22 @@ class Learner(lightning.LightningModule):
         for batch in rounds:
             outputs = {}
             if batch:
+                self._set_mode(training=True)
                 outputs = self.update(batch)
+                self._set_mode(training=False)
                 rounds.learned(batch, outputs)
             self.round_ended(rounds.episodes_ended)
         return outputs
+
+    def _set_mode(self, training: bool) -> None:
+        """`train()` or `eval()`, at a fiftieth of their time where they only set a flag."""
+        if self._by_flag is None:
+            own = any(type(module).train is not nn.Module.train for module in self.modules())
+            self._by_flag = [] if own else [vars(module) for module in self.modules()]
+        if not self._by_flag:
+            self.train(training)
+        for values in self._by_flag:
+            values["training"] = training
 
     def update(self, batch: Batch) -> dict[str, torch.Tensor]:
         """Gradient steps on U minibatches [U, B].
@@ -100,3 +126,15 @@ def minibatches(batch: Batch, discounts: torch.Tensor) -> tuple[torch.Tensor, ..
         discount,
         batch["weight"],
     )
+
+
+def joined(found: list[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
+    """What was found of each minibatch, columns [B, 1] and numbers [], as [U, B] and [U]."""
+    together = {
+        # Stacking one is a copy, and costs ten times what a view does.
+        name: value.unsqueeze(0) if len(found) == 1 else torch.stack([f[name] for f in found])
+        for name, value in found[0].items()
+    }
+    return {
+        name: value.squeeze(-1) if value.dim() > 1 else value for name, value in together.items()
+    }

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from rlmem.agents.base import AgentSettings, Learner, minibatches
+from rlmem.agents.base import AgentSettings, Learner, joined, minibatches
 from rlmem.agents.optimizers import FusedAdam, apply_gradients
 from rlmem.collect.collector import derive_seed
 from rlmem.errors import UserError
@@ -218,13 +218,12 @@ class DDPG(Learner):
             self._target_noise(batch["action"]),
             *minibatches(batch, self.discounts),
         )
-        td_errors, losses = [], []
+        found = []
         for number, row in enumerate(zip(*columns, strict=True), start=self.grad_steps + 1):
             td_error, loss = self._update(*row, update_policy=number % self.cfg.policy_delay == 0)
-            td_errors.append(td_error)
-            losses.append(loss)
-        self.grad_steps += len(losses)
-        return {"td_error": torch.stack(td_errors).squeeze(-1), "loss": torch.stack(losses)}
+            found.append({"td_error": td_error, "loss": loss})
+        self.grad_steps += len(found)
+        return joined(found)
 
     def _target_noise(self, action: torch.Tensor) -> Any:
         """Noise on the target policy's actions, [U, B, A], or None for each of U minibatches."""

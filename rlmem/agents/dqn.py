@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from rlmem.agents.base import AgentSettings, Learner, minibatches
+from rlmem.agents.base import AgentSettings, Learner, joined, minibatches
 from rlmem.agents.optimizers import apply_gradients, make_optimizer
 from rlmem.errors import UserError
 from rlmem.memories.base.batch import Batch
@@ -74,6 +74,7 @@ class DQN(Learner):
     """
 
     has_action_values = True
+    compiles = True
 
     @classmethod
     def check(cls, settings: DQNSettings, run: Any) -> None:
@@ -140,7 +141,6 @@ class DQN(Learner):
         fraction = min(1.0, env_steps / schedule.decay_steps)
         return schedule.start + fraction * (schedule.end - schedule.start)
 
-    @torch.no_grad()
     def act(self, observation: np.ndarray, epsilon: float, rng: np.random.Generator) -> np.ndarray:
         """Epsilon-greedy actions.
 
@@ -152,13 +152,16 @@ class DQN(Learner):
         Returns:
             int64 [E].
         """
-        explore = rng.random(len(observation)) < epsilon
-        actions = rng.integers(self.num_actions, size=len(observation))
-        if not explore.all():
+        envs = len(observation)
+        explores = rng.random(envs) < epsilon
+        if explores.all():
+            return rng.integers(self.num_actions, size=envs)
+        with torch.no_grad():
             q = self.online(torch.from_numpy(observation).to(self.device))
-            greedy = q.argmax(-1).cpu().numpy()
-            actions = np.where(explore, actions, greedy)
-        return actions
+        greedy = q.cpu().numpy().argmax(-1)
+        if explores.any():
+            return np.where(explores, rng.integers(self.num_actions, size=envs), greedy)
+        return greedy
 
     explore = act  # training and evaluation differ in epsilon only
 
@@ -180,8 +183,7 @@ class DQN(Learner):
             if self.target_update_every and number % self.target_update_every == 0:
                 self.update_target()
         self.grad_steps += len(found)
-        outputs = {name: torch.stack([values[name] for values in found]) for name in found[0]}
-        return outputs | {"td_error": outputs["td_error"].squeeze(-1)}
+        return joined(found)
 
     def round_ended(self, episodes_ended: int) -> None:
         """Copy the target network at the end of episodes, where it is copied then."""
@@ -262,6 +264,6 @@ class DQN(Learner):
         weights = self.optimizer.param_groups[0]["params"]
         gradients = torch.autograd.grad(loss, weights)
         apply_gradients(self.optimizer, 0, gradients, self.cfg.max_grad_norm)
-        if torch.is_autocast_enabled(loss.device.type):
+        if not torch.compiler.is_compiling() and torch.is_autocast_enabled(loss.device.type):
             # The Trainer's autocast region spans all updates and caches the weights' bf16 copies.
             torch.clear_autocast_cache()

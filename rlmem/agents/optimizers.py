@@ -5,10 +5,22 @@ its state. Here the lists are made once. The state is that of torch's optimizers
 names, so checkpoints are alike and `step` still works.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import torch
+
+Gradients = tuple[torch.Tensor, ...] | list[torch.Tensor]
+
+
+class _Lists(NamedTuple):
+    """Tensors of a group of parameters."""
+
+    weights: list[torch.Tensor]
+    first: list[torch.Tensor]  # moments
+    second: list[torch.Tensor]
+    steps: list[torch.Tensor]  # views of `count`, so that all are counted at once
+    count: torch.Tensor
 
 
 class FusedAdam(torch.optim.Adam):
@@ -16,21 +28,24 @@ class FusedAdam(torch.optim.Adam):
 
     def __init__(self, params: Iterable[Any], lr: float = 1e-3, eps: float = 1e-8) -> None:
         super().__init__(params, lr=lr, eps=eps, fused=True)
-        self._lists: dict[int, tuple[list[torch.Tensor], ...]] = {}
+        self._lists: dict[int, _Lists] = {}
 
-    def apply(self, group: int, gradients: Sequence[torch.Tensor]) -> None:
+    def apply(self, group: int, gradients: Gradients) -> None:
         """Step the parameters of a group by their gradients, in order."""
-        weights, first, second, steps = self._tensors(group)
         options = self.param_groups[group]
+        if torch.compiler.is_compiling():
+            _plain_step(self._lists[group], gradients, options)
+            return
+        lists = self._tensors(group)
         with torch.no_grad():
-            torch._foreach_add_(steps, 1)  # pyright: ignore[reportPrivateImportUsage]
+            lists.count.add_(1)
             torch._fused_adam_(  # pyright: ignore[reportPrivateImportUsage]
-                weights,
+                lists.weights,
                 gradients,
-                first,
-                second,
+                lists.first,
+                lists.second,
                 [],
-                steps,
+                lists.steps,
                 lr=options["lr"],
                 beta1=options["betas"][0],
                 beta2=options["betas"][1],
@@ -40,26 +55,53 @@ class FusedAdam(torch.optim.Adam):
                 maximize=False,
             )
 
-    def _tensors(self, group: int) -> tuple[list[torch.Tensor], ...]:
-        """Weights, moments and step counts of a group."""
+    def prepare(self) -> None:
+        """Make the state of all groups, so that a compiler finds it."""
+        for group in range(len(self.param_groups)):
+            self._tensors(group)
+
+    def _tensors(self, group: int) -> "_Lists":
+        """What is worked on in a step of a group."""
         lists = self._lists.get(group)
         if lists is not None:
-            known = self.state.get(lists[0][0])
+            known = self.state.get(lists.weights[0])
             # Loading or moving a state replaces its tensors.
-            if known is not None and known["exp_avg"] is lists[1][0]:
+            if known is not None and known["exp_avg"] is lists.first[0]:
                 return lists
         weights: list[torch.Tensor] = self.param_groups[group]["params"]
-        for weight in weights:
-            if not self.state[weight]:
-                self.state[weight] = {
-                    "step": torch.zeros((), dtype=torch.float32, device=weight.device),
-                    "exp_avg": torch.zeros_like(weight, memory_format=torch.preserve_format),
-                    "exp_avg_sq": torch.zeros_like(weight, memory_format=torch.preserve_format),
-                }
-        names = ("exp_avg", "exp_avg_sq", "step")
-        moments = ([self.state[weight][name] for weight in weights] for name in names)
-        self._lists[group] = weights, *moments
+        count = torch.zeros(len(weights), dtype=torch.float32, device=weights[0].device)
+        for weight, step in zip(weights, count, strict=True):
+            state = self.state[weight]
+            if state:
+                step.fill_(float(state["step"]))
+            else:
+                for name in ("exp_avg", "exp_avg_sq"):
+                    state[name] = torch.zeros_like(weight, memory_format=torch.preserve_format)
+            state["step"] = step
+        first, second, steps = (
+            [self.state[weight][name] for weight in weights]
+            for name in ("exp_avg", "exp_avg_sq", "step")
+        )
+        self._lists[group] = _Lists(weights, first, second, steps, count)
         return self._lists[group]
+
+
+@torch.no_grad()
+def _plain_step(lists: _Lists, gradients: Gradients, options: dict[str, Any]) -> None:
+    """Adam's equations for a compiler to fuse, which cannot look into torch's fused kernel."""
+    (beta1, beta2), lr = options["betas"], options["lr"]
+    lists.count.add_(1)
+    count = lists.count[0]
+    step_size = lr / (1 - beta1**count)
+    root = (1 - beta2**count).sqrt()
+    for weight, gradient, first, second in zip(
+        lists.weights, gradients, lists.first, lists.second, strict=True
+    ):
+        if options["weight_decay"]:
+            gradient = gradient + options["weight_decay"] * weight
+        first.lerp_(gradient, 1 - beta1)
+        second.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+        weight.sub_(step_size * first / (second.sqrt() / root + options["eps"]))
 
 
 def make_optimizer(
@@ -74,7 +116,7 @@ def make_optimizer(
 def apply_gradients(
     optimizer: torch.optim.Optimizer,
     group: int,
-    gradients: Sequence[torch.Tensor],
+    gradients: Gradients,
     max_norm: float | None = None,
 ) -> None:
     """Step a group of an optimizer's parameters.

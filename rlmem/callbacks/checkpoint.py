@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import lightning
+import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
@@ -21,7 +22,7 @@ from rlmem.callbacks.diagnostics import ReplayDiagnostics
 from rlmem.callbacks.records import Recorder
 from rlmem.collect.collector import EnvStepStream
 from rlmem.errors import UserError
-from rlmem.memories.base.serialize import load_state, save_state
+from rlmem.memories.base.serialize import State, load_state, save_state
 from rlmem.version import __version__
 
 FORMAT = 2
@@ -30,6 +31,7 @@ README = """A checkpoint of rlmem: `python train.py resume=<run directory>` goes
 manifest.json          counters; written last, so its presence says the checkpoint is complete
 model.safetensors      online and target network
 optimizer.safetensors  optimizer state, by parameter number
+random/                state of torch's own generator
 stream/                counters, random state, and the actions since the environments were seeded
 memory/                the replay memory (large; absent in a finished run): state.json with the
                        checksums, and .npy arrays; rows-, chunks- and data-<from>-<to> never
@@ -40,7 +42,12 @@ diagnostics/           what metrics.csv needs to go on with sampled_fraction and
 
 def _optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
     state = optimizer.state_dict()["state"]
-    return {f"{i}.{name}": t.contiguous() for i, s in state.items() for name, t in s.items()}
+    # Step counts may be views of one tensor, which safetensors refuses.
+    return {
+        f"{i}.{name}": t.contiguous() if t.dim() else t.clone()
+        for i, values in state.items()
+        for name, t in values.items()
+    }
 
 
 def _load_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, torch.Tensor]) -> None:
@@ -55,6 +62,23 @@ def _load_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, torch.T
         for name, value in values.items():
             if value.shape == parameter.shape and value.dim() == 4:
                 values[name] = torch.empty_like(parameter).copy_(value)
+
+
+def _random_state(agent: Any) -> State:
+    """Of torch's own generators, from which layers such as dropout draw."""
+    state = {"cpu": torch.get_rng_state().numpy()}
+    if agent.device.type == "cuda":
+        state["cuda"] = torch.cuda.get_rng_state(agent.device).numpy()
+    return state
+
+
+def _load_random_state(folder: Path, agent: Any) -> None:
+    if not folder.is_dir():  # of a version that did not keep it
+        return
+    state = load_state(folder)
+    torch.set_rng_state(torch.from_numpy(np.array(state["cpu"])))
+    if agent.device.type == "cuda" and "cuda" in state:
+        torch.cuda.set_rng_state(torch.from_numpy(np.array(state["cuda"])), agent.device)
 
 
 def save_checkpoint(
@@ -84,6 +108,7 @@ def _save_checkpoint(
     model = {name: t.contiguous() for name, t in agent.state_dict().items()}
     save_file(model, fresh / "model.safetensors")
     save_file(_optimizer_tensors(agent.optimizer), fresh / "optimizer.safetensors")
+    save_state(fresh / "random", _random_state(agent))
     save_state(fresh / "stream", stream.state_dict())
     if with_memory:
         stream.memory.save(fresh / "memory", folder / "memory")
@@ -174,6 +199,7 @@ def load_checkpoint(
             diagnostics.load_state_dict(load_state(folder / "diagnostics"))
         stream.memory.load(folder / "memory")
         stream.load_state_dict(load_state(folder / "stream"))
+        _load_random_state(folder / "random", agent)
     except (OSError, ValueError, KeyError, EOFError, SafetensorError) as error:
         raise UserError(f"{folder} cannot be loaded: {error}") from None
     agent.grad_steps = manifest["grad_steps"]
@@ -195,6 +221,7 @@ class Checkpointing(lightning.Callback):
         self.every = every
         self.folder = run_dir / "checkpoints" / "last"
         self.stream, self.recorder = stream, recorder
+        stream.due_every(every)
 
     def save(self, agent: Any, *, with_memory: bool = True) -> None:
         """Save now."""

@@ -41,6 +41,8 @@ class Evaluation(lightning.Callback):
         self.recorder, self.checkpointing = recorder, checkpointing
         self.every, self.episodes, self.epsilon, self.seed = every, episodes, epsilon, seed
         self.video_dir = video_dir
+        if every is not None:
+            stream.due_every(every)
 
     def evaluate(self, agent: Any) -> EvaluationResult:
         """Score the agent now, write the episodes, keep the model if it is the best."""

@@ -118,6 +118,7 @@ class MapImages(lightning.Callback):
         check_matplotlib(f"log.map_every={cfg.log.map_every}")
         self.cfg, self.stream, self.memory, self.loggers = cfg, stream, memory, loggers
         self.folder, self.every = run_dir / "map", cfg.log.map_every or 1
+        stream.due_every(self.every)
 
     def on_train_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int

@@ -1,6 +1,7 @@
 """What a user sees of a run: one bar (or a line now and then), and a table at the end."""
 
 import sys
+import threading
 import time
 from typing import Any
 
@@ -25,6 +26,7 @@ class Progress(lightning.Callback):
         self.stream, self.recorder, self.enabled = stream, recorder, enabled
         self.line_seconds = line_seconds
         self._bar: tqdm | None = None
+        self._waits: threading.Timer | None = None
         self._next = 0.0
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
@@ -43,7 +45,7 @@ class Progress(lightning.Callback):
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Refresh a few times a second, no more."""
-        if not self.enabled or batch_idx & 15 or time.monotonic() < self._next:
+        if not self.enabled or time.monotonic() < self._next:
             return
         self._next = time.monotonic() + (0.3 if self._bar is not None else self.line_seconds)
         status = self._status()
@@ -82,6 +84,22 @@ class Progress(lightning.Callback):
         evaluation = self.recorder.last_evaluation
         scored = f", eval {evaluation.mean:.1f}" if evaluation else ""
         return f"{last}{scored} | memory {size}, {memory.storage.entries:,} entries"
+
+    def compiling(self, what: str | None) -> None:
+        """Told that something begins to be compiled, or (None) is: said after two seconds."""
+        if self._waits is not None:
+            self._waits.cancel()
+            self._waits = None
+        if what is not None and self.enabled:
+            self._waits = threading.Timer(2.0, self._say, [f"compiling {what}"])
+            self._waits.daemon = True
+            self._waits.start()
+
+    def _say(self, text: str) -> None:
+        if self._bar is not None:
+            self._bar.set_postfix_str(text)
+        else:
+            print(text, flush=True)
 
     def close(self) -> None:
         """Close the bar; call when training is over, however it ended."""

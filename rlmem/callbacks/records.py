@@ -8,13 +8,13 @@ a step would halve the speed of a small network.
 import csv
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 import lightning
 import numpy as np
-from tensordict import TensorDict
+import torch
 
 from rlmem.callbacks.diagnostics import ReplayDiagnostics
 from rlmem.collect.collector import EnvStepStream
@@ -49,34 +49,45 @@ class CsvFile:
 
     Args:
         path: of the file.
+        columns: None: those of the first row; a column that comes later is added to all rows.
         keep_until: rows with more env_steps are dropped (they came after the checkpoint that a
             resumed run starts from).
     """
 
     def __init__(self, path: Path, columns: Sequence[str] | None, keep_until: int) -> None:
+        self.path, self.fixed = path, columns is not None
         self.columns = list(columns) if columns else None
+        self._make_anew(keep_until)
+
+    def _make_anew(self, keep_until: int = 2**63, more: Sequence[str] = ()) -> None:
+        """Write the file again, with further columns that its rows have no values of."""
         kept: list[dict[str, str]] = []
-        if path.exists():
-            with path.open(newline="") as file:
+        if self.path.exists():
+            with self.path.open(newline="") as file:
                 reader = csv.DictReader(file)
                 self.columns = list(reader.fieldnames or []) or self.columns
                 kept = [row for row in reader if _whole(row) and _steps(row) <= keep_until]
+        if self.columns:
+            self.columns += more
         # Written beside the old file and put in its place, so that no kill loses what was there.
-        fresh = path.with_suffix(".new")
+        fresh = self.path.with_suffix(".new")
         with fresh.open("w", newline="") as file:
             if self.columns:
                 writer = csv.DictWriter(file, self.columns, extrasaction="ignore")
                 writer.writeheader()
                 writer.writerows(kept)
-        os.replace(fresh, path)
-        self._file = path.open("a", newline="")
+        os.replace(fresh, self.path)
+        self._file = self.path.open("a", newline="")
 
     def write(self, rows: list[dict[str, Any]]) -> None:
-        """Append rows; the first row ever names the columns if none were given."""
+        """Append rows."""
         if not rows:
             return
         first = not self.columns
         self.columns = self.columns or list(rows[0])
+        if not self.fixed and (more := [name for name in rows[0] if name not in self.columns]):
+            self._file.close()
+            self._make_anew(more=more)
         writer = csv.DictWriter(self._file, self.columns, extrasaction="ignore")
         if first:
             writer.writeheader()
@@ -126,6 +137,7 @@ class Recorder(lightning.Callback):
     ) -> None:
         self.stream, self.every, self.loggers = stream, every, loggers
         self.diagnostics = diagnostics
+        stream.due_every(every)
         self.bytes_peak = 0
         self.seconds_before = self.cpu_seconds_before = 0.0
         self.last_evaluation: EvaluationResult | None = None
@@ -169,20 +181,25 @@ class Recorder(lightning.Callback):
         trainer: lightning.Trainer,
         pl_module: Any,
         outputs: Any,
-        batch: TensorDict,
+        batch: Any,
         batch_idx: int,
     ) -> None:
         """Make a row at each interval."""
         if self.stream.crossed(self.every):
-            self.write_row(pl_module, outputs)
+            self.write_row(pl_module, outputs, trainer.callback_metrics)
 
-    def write_row(self, agent: Any, outputs: dict[str, Any]) -> None:
+    def write_row(
+        self, agent: Any, outputs: dict[str, Any], logged: Mapping[str, torch.Tensor]
+    ) -> None:
         """Make one row of metrics and write the episodes that ended.
 
-        Numbers have eight digits, times and speeds four: a clock repeats no more of them.
+        What the agent logged (`self.log`) stands behind the columns that every run has, and does
+        not replace them. Numbers have eight digits, times and speeds four: a clock repeats no more
+        of them.
         """
         self.write_episodes()
         columns = {**self._progress(agent), **self._learning(outputs), **self._memory()}
+        columns |= {n: float(value) for n, value in logged.items() if n not in columns}
         row = {
             name: _shortened(value, 4 if name.endswith(TIMED) else 8)
             for name, value in columns.items()

@@ -46,7 +46,9 @@ class StreamConfig:
 
 def derive_seed(*parts: int) -> int:
     """An independent seed in [0, 2^31) for a tuple of integers."""
-    return int(np.random.SeedSequence(parts).generate_state(1)[0] >> 1)
+    # By spawn key: a plain sequence of them is padded with zeros, so (s, 2) would be (s, 2, 0).
+    sequence = np.random.SeedSequence(parts[0], spawn_key=parts[1:])
+    return int(sequence.generate_state(1)[0] >> 1)
 
 
 class EnvStepStream:
@@ -80,6 +82,8 @@ class EnvStepStream:
         self.episodes_ended = 0  # in the last round
         self.seconds = {"act": 0.0, "env": 0.0, "insert": 0.0, "sample": 0.0}
         self._step_began = 0  # env_steps when the Trainer step began
+        self._due: list[int] = []  # intervals at whose multiples something is due
+        self._step_ends = 0  # env_steps at which a Trainer step ends at the latest
         self._rng = np.random.default_rng(derive_seed(config.seed, 1))
         self._seeded_at = -1  # env_steps when the envs were seeded; -1: seed before the next step
         # Actions since then, the first `_played` rows [E, ...]; one array, as they become many.
@@ -100,9 +104,22 @@ class EnvStepStream:
         """Emulator frames so far."""
         return self.env_steps * self.env.spec.frames_per_step
 
+    def due_every(self, every: int) -> None:
+        """A Trainer step is to end at each multiple of `every` env steps, or in the round that
+        passes it, so that what is due there is done there."""
+        self._due.append(every)
+
     def begin_step(self) -> None:
         """A Trainer step begins."""
         self._step_began = self.env_steps
+        following = (every - self.env_steps % every for every in self._due)
+        self._step_ends = self.env_steps + min(following, default=self.config.max_env_steps)
+
+    @property
+    def step_over(self) -> bool:
+        """Whether the Trainer step must end with this round: something is due, or the run is to
+        stop."""
+        return self.stop_requested or self.env_steps >= self._step_ends
 
     def crossed(self, every: int) -> bool:
         """Whether this Trainer step has reached or passed a multiple of `every` env steps."""

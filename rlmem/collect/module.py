@@ -1,6 +1,7 @@
 """The Lightning data module around the env-stepping stream."""
 
 import contextlib
+import time
 from collections.abc import Iterator, Mapping
 
 import lightning
@@ -9,16 +10,20 @@ import torch
 from rlmem.collect.collector import EnvStepStream
 from rlmem.memories.base.batch import Batch
 
+STEP_SECONDS = 0.25  # of a Trainer step whose number of rounds is not given
+
 
 class Rounds:
     """The batches of one Trainer step; each is played for and drawn when it is asked for.
 
+    The step ends before its last round where the run is over or is to stop, or something is due.
+
     Args:
         stream: plays and draws.
-        count: rounds; fewer where the run is over before.
+        count: rounds; None: as many as fit into `STEP_SECONDS`.
     """
 
-    def __init__(self, stream: EnvStepStream, count: int) -> None:
+    def __init__(self, stream: EnvStepStream, count: int | None) -> None:
         self.stream, self.count = stream, count
         self.device = torch.device("cpu")
 
@@ -28,19 +33,28 @@ class Rounds:
         autocast = torch.is_autocast_enabled(kind)
         full = torch.autocast(kind, enabled=False) if autocast else contextlib.nullcontext()
         copied: torch.cuda.Event | None = None
-        for _ in range(self.count):
+        began, played = time.monotonic(), 0
+        while not (played and self._enough(played, began)):
             if copied is not None:  # the next draw overwrites what a GPU may still be copying
                 copied.synchronize()
             with full:
                 batch = next(self.stream, None)
             if batch is None:
                 return
+            played += 1
             if kind != "cpu":
                 batch = self._moved(batch)
                 if kind == "cuda":
                     copied = torch.cuda.Event()
                     copied.record()
             yield batch
+
+    def _enough(self, played: int, began: float) -> bool:
+        if self.stream.step_over:
+            return True
+        if self.count is None:
+            return time.monotonic() - began >= STEP_SECONDS
+        return played >= self.count
 
     def _moved(self, batch: Batch) -> Batch:
         """A batch on the device; its indices stay with the memory on the CPU."""
@@ -66,12 +80,12 @@ class TrainerSteps:
     It has a length, because Lightning prefetches an item of an iterable without one.
     """
 
-    def __init__(self, stream: EnvStepStream, rounds: int) -> None:
+    def __init__(self, stream: EnvStepStream, rounds: int | None) -> None:
         self.stream, self.rounds = stream, rounds
 
     def __len__(self) -> int:
-        """Trainer steps left; with `max_episodes` there may be fewer."""
-        return -(-len(self.stream) // self.rounds)
+        """Trainer steps left, at most: one a round."""
+        return len(self.stream)
 
     def __iter__(self) -> "TrainerSteps":
         return self
@@ -88,11 +102,11 @@ class EnvStepDataModule(lightning.LightningDataModule):
 
     Args:
         stream: see `EnvStepStream`. There are no DataLoader workers: each would copy the memory.
-        rounds: rounds of playing and learning a Trainer step, which costs some 0.2 ms by itself;
-            what is learned is the same whatever their number.
+        rounds: of playing and learning a Trainer step, which costs some 0.2 ms by itself; what is
+            learned and written is the same whatever their number. None: see `Rounds`.
     """
 
-    def __init__(self, stream: EnvStepStream, rounds: int = 1) -> None:
+    def __init__(self, stream: EnvStepStream, rounds: int | None = None) -> None:
         super().__init__()
         self.steps = TrainerSteps(stream, rounds)
 

@@ -17,6 +17,7 @@ from rlmem.memories.ring.dense import DenseStorage
 from rlmem.memories.ring.frames import FrameStorage
 from rlmem.memories.ring.writer import RingWriter
 from rlmem.memories.samplers.prioritized import PrioritizedSampler, RankSampler
+from rlmem.memories.samplers.sequence import SequenceSampler
 from rlmem.memories.samplers.uniform import (
     CombinedSampler,
     LatestSampler,
@@ -46,6 +47,7 @@ __all__ = [
     "RankSampler",
     "ReplayMemory",
     "RingWriter",
+    "SequenceSampler",
     "SlotStorage",
     "StoredStates",
     "UniformEdgeSampler",

@@ -71,7 +71,9 @@ class Replay:
             UserError: the environment does not have what it needs.
         """
         budget = None if settings.budget is None else read_budget(settings.budget)
-        storage = settings.storage.build(needs, settings.capacity, budget)
+        # A minibatch, and the rows of a round of which its minibatches see more and more.
+        least = needs.batch_size + settings.sampler.part.cls.rows_of_a_round(needs)
+        storage = settings.storage.build(needs, max(settings.capacity, least), budget)
         return ReplayMemory(
             storage,
             settings.sampler.build(needs, storage.max_size),

@@ -6,10 +6,11 @@ from typing import Any
 import torch
 
 from rlmem.agents.base import Learner
-from rlmem.collect.collector import EnvStepStream, StreamConfig, derive_seed
+from rlmem.collect.collector import Columns, EnvStepStream, StreamConfig, derive_seed
 from rlmem.collect.rollout import evaluation_envs
 from rlmem.config.schema import TrainSettings
 from rlmem.envs import EnvSpec, EnvStepper, make_env
+from rlmem.errors import UserError
 from rlmem.memories.base.build import Needs
 from rlmem.memories.memory import ReplayMemory
 
@@ -21,14 +22,17 @@ def build_agent(run: TrainSettings, spec: EnvSpec) -> Learner:
         UserError: it cannot act in this environment.
     """
     torch.manual_seed(derive_seed(run.seed, 0))
-    return run.agent.build(run, spec)
+    return run.agent.build(run, spec).eval()
 
 
-def build_memory(run: TrainSettings, spec: EnvSpec) -> ReplayMemory:
+def build_memory(run: TrainSettings, spec: EnvSpec, columns: Columns | None = None) -> ReplayMemory:
     """The memory that `memory=...` names, for this environment and agent.
 
+    Args:
+        columns: what the agent adds to each transition.
+
     Raises:
-        UserError: the environment lacks what it needs.
+        UserError: the environment lacks what it needs, or it cannot hold the columns.
     """
     agent = run.agent
     needs = Needs(
@@ -38,8 +42,17 @@ def build_memory(run: TrainSettings, spec: EnvSpec) -> ReplayMemory:
         gamma=agent.gamma,
         seed=derive_seed(run.seed, 4),
         threshold=run.threshold,
+        round_rows=agent.train_every * agent.updates_per_step,
+        round_updates=agent.updates_per_step,
+        columns=columns or {},
     )
-    return run.memory.build(needs)
+    memory = run.memory.build(needs)
+    if lacks := [name for name in needs.columns if name not in memory.storage.columns]:
+        raise UserError(
+            f"memory={run.memory.name}: it does not hold {', '.join(lacks)}, which "
+            f"agent={run.agent.name} adds to each transition; use memory=uniform"
+        )
+    return memory
 
 
 def build_stream(

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from rlmem.callbacks.progress import Progress, readable_bytes, summary_table
+from rlmem.compiling import compiling, tell, watched
 from tests.collect.helpers import ScriptedEnv, make_stream
 from tests.collect.test_collector import ring
 from tests.runs.helpers import summary_of
@@ -44,7 +45,7 @@ def shown(capsys: pytest.CaptureFixture[str], *, enabled: bool, **changes: Any) 
 def test_away_from_a_terminal_lines_say_how_far_the_run_is(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    first, last = shown(capsys, enabled=True).splitlines()
+    first, *_, last = shown(capsys, enabled=True).splitlines()
     assert first.lstrip().startswith("2 / 100 env steps")
     assert "no episode yet" in first
     assert re.search(
@@ -55,7 +56,7 @@ def test_away_from_a_terminal_lines_say_how_far_the_run_is(
 
 
 def test_a_run_that_episodes_end_counts_them(capsys: pytest.CaptureFixture[str]) -> None:
-    first, last = shown(capsys, enabled=True, max_episodes=20).splitlines()
+    first, *_, last = shown(capsys, enabled=True, max_episodes=20).splitlines()
     assert first.lstrip().startswith("0 / 20 episodes | ")
     assert last.lstrip().startswith("6 / 20 episodes | ")
 
@@ -85,3 +86,35 @@ def test_a_run_that_failed_at_once_shows_what_it_has(finished_run: Path) -> None
     table = summary_table(summary)
     assert "evaluation episodes" not in table
     assert "None" not in table
+
+
+def test_a_word_is_said_of_what_compiles_for_long_and_of_nothing_else(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    timers: list[Any] = []
+
+    class Timer:
+        """Rings when the test says so."""
+
+        def __init__(self, seconds: float, act: Any, arguments: list[str]) -> None:
+            self.ring = lambda: act(*arguments)
+            self.seconds, self.cancelled = seconds, False
+            timers.append(self)
+
+        def start(self) -> None:
+            pass
+
+        def cancel(self) -> None:
+            self.cancelled = True
+
+    monkeypatch.setattr("threading.Timer", Timer)
+    progress = Progress(make_stream(ScriptedEnv(5), ring(1)), None, enabled=True)
+    with watched(progress.compiling):
+        with compiling("the update"):
+            timers[0].ring()
+        tell("something short")
+        tell(None)
+    with compiling("what nobody watches"):
+        pass
+    assert [(t.seconds, t.cancelled) for t in timers] == [(2.0, True)] * 2
+    assert capsys.readouterr().out == "compiling the update\n"

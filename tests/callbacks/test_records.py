@@ -57,15 +57,20 @@ def test_rows_are_on_disk_at_once(tmp_path: Path) -> None:
     file.close()
 
 
-def test_the_first_row_names_the_columns_if_none_were_given(tmp_path: Path) -> None:
-    file = CsvFile(tmp_path / "a.csv", None, keep_until=0)
-    file.write([{"env_steps": 1, "loss": None}])
-    file.write([{"env_steps": 2, "loss": 0.5, "extra": 1}])
-    file.close()
-    assert rows_of(tmp_path / "a.csv") == [
-        {"env_steps": "1", "loss": ""},
-        {"env_steps": "2", "loss": "0.5"},
-    ]
+def test_a_column_that_comes_later_is_added_unless_the_columns_were_given(tmp_path: Path) -> None:
+    columns = ["env_steps", "loss"]
+    for name, given, more in (("open", None, True), ("fixed", columns, False)):
+        file = CsvFile(tmp_path / name, given, keep_until=0)
+        file.write([{"env_steps": 1, "loss": None}])
+        file.write([{"env_steps": 2, "loss": 0.5, "extra": 1}])
+        file.write([{"env_steps": 3, "loss": 0.25}])
+        file.close()
+        extra = [{"extra": ""}, {"extra": "1"}, {"extra": ""}] if more else [{}, {}, {}]
+        assert rows_of(tmp_path / name) == [
+            {"env_steps": "1", "loss": ""} | extra[0],
+            {"env_steps": "2", "loss": "0.5"} | extra[1],
+            {"env_steps": "3", "loss": "0.25"} | extra[2],
+        ]
 
 
 @pytest.mark.parametrize(

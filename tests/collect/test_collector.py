@@ -1,5 +1,6 @@
 """The stream of batches: what it steps, stores, draws, cuts and restores."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -80,9 +81,34 @@ def test_batches_are_empty_while_the_memory_cannot_be_sampled() -> None:
 def test_a_trainer_step_has_so_many_rounds(rounds: int, steps: list[int]) -> None:
     stream = make_stream(ScriptedEnv(5, 7), ring())
     trainer_steps = TrainerSteps(stream, rounds)
-    assert len(trainer_steps) == len(steps)
+    assert len(trainer_steps) >= len(steps)
     assert [len(list(step)) for step in trainer_steps] == steps
     assert len(trainer_steps) == 0
+
+
+@pytest.mark.parametrize(
+    ("a_round", "steps"), [(0.1, [3] * 16 + [2]), (1e-4, [50]), (9.0, [1] * 50)]
+)
+def test_a_trainer_step_without_a_number_lasts_a_quarter_of_a_second(
+    a_round: float, steps: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = make_stream(ScriptedEnv(5, 7), ring())
+    monkeypatch.setattr(time, "monotonic", lambda: a_round * stream.env_steps / 2)
+    assert [len(list(step)) for step in TrainerSteps(stream, None)] == steps
+
+
+@pytest.mark.parametrize("rounds", [None, 3, 10**9])
+def test_a_trainer_step_ends_where_something_is_due(rounds: int | None) -> None:
+    stream = make_stream(ScriptedEnv(5, 7), ring())
+    stream.due_every(14)
+    stream.due_every(35)
+    due = {every: [] for every in (14, 35)}
+    for step in TrainerSteps(stream, rounds):
+        list(step)
+        for every, found in due.items():
+            if stream.crossed(every):
+                found.append(stream.env_steps)
+    assert due == {14: [14, 28, 42, 56, 70, 84, 98], 35: [36, 70]}
 
 
 def test_a_round_is_played_when_it_is_asked_for() -> None:
@@ -93,12 +119,12 @@ def test_a_round_is_played_when_it_is_asked_for() -> None:
             assert stream.env_steps == before + 2 * number
 
 
-def test_a_requested_stop_ends_the_run_after_a_whole_trainer_step() -> None:
+def test_a_requested_stop_ends_the_run_after_the_round() -> None:
     stream = make_stream(ScriptedEnv(5, 7), ring())
-    steps = TrainerSteps(stream, 5)
+    steps = TrainerSteps(stream, 10**9)
     for _ in next(steps):
-        stream.stop_requested = True
-    assert stream.env_steps == 10
+        stream.stop_requested = stream.env_steps == 6
+    assert stream.env_steps == 6
     assert list(steps) == []
 
 
@@ -318,8 +344,11 @@ def test_a_state_of_another_number_of_envs_is_refused(tmp_path: Path) -> None:
         make_stream(ScriptedEnv(5, 7, 9), ring(3)).load_state_dict(stream.state_dict())
 
 
+SEED_PARTS = ((0, 1), (1, 0), (0, 1, 2), (0, 2), (0, 2, 0), (7,), (7, 0), (7, 0, 0))
+
+
 def test_a_seed_depends_on_every_part() -> None:
-    seeds = [derive_seed(*parts) for parts in ((0, 1), (1, 0), (0, 1, 2), (0, 2), (7,))]
+    seeds = [derive_seed(*parts) for parts in SEED_PARTS]
     assert len(set(seeds)) == len(seeds)
     assert all(0 <= seed < 2**31 for seed in seeds)
     assert derive_seed(0, 1) == derive_seed(0, 1)

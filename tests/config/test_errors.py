@@ -89,6 +89,8 @@ RANGES = {
     "agent.network.hidden=[64,0]": "agent.network.hidden=[64, 0]: must be at least 1",
     "env.num_envs=0": "env.num_envs=0: must be at least 1",
     "trainer.max_episodes=0": "trainer.max_episodes=0: must be at least 1",
+    "trainer.rounds=0": "trainer.rounds=0: must be auto or a whole number from 1",
+    "trainer.rounds=often": "trainer.rounds=often: must be auto or a whole number from 1",
     "evaluation.episodes=0": "evaluation.episodes=0: must be at least 1",
     "evaluation.epsilon=2": "evaluation.epsilon=2.0: must be at least 0 and at most 1",
     "checkpoint.every=0": "checkpoint.every=0: must be at least 1",

@@ -212,8 +212,9 @@ def test_none_uses_each_transition_once() -> None:
 def test_a_full_memory_holds_what_was_projected(name: str) -> None:
     memory = named(name)
     projected = memory.projected_footprint()
-    frames = RandomEnvs(np.random.default_rng(0), end=0).block(100)
-    memory.extend(frames)
+    envs = RandomEnvs(np.random.default_rng(0), end=0)
+    for _ in range(100):
+        memory.extend(envs.block(1))
     if name != "none":  # has no batch of unused transitions left
         memory.sample(8)
     held = memory.footprint()

@@ -1,6 +1,7 @@
 """What a memory and its parts are told when they are built for a run."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from rlmem.memories.base.spec import TransitionSpec
@@ -27,6 +28,9 @@ class Needs:
         batch_size: transitions a minibatch.
         n_step, gamma: of the returns that are sampled.
         seed: of every draw.
+        round_rows: transitions that are written at once, N.
+        round_updates: minibatches that are then drawn at once, U.
+        columns: name -> (shape, dtype) of what the agent adds to each transition.
         threshold: GWR's two thresholds: `activation` and `habituation`.
     """
 
@@ -36,3 +40,6 @@ class Needs:
     gamma: float
     seed: int
     threshold: Any = None
+    round_rows: int = 1
+    round_updates: int = 1
+    columns: Mapping[str, tuple[tuple[int, ...], Any]] = field(default_factory=dict)

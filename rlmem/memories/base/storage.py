@@ -5,6 +5,7 @@ A block is a TensorDict or a nested dict with TorchRL's keys (`observation`, `ac
 oldest first.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -190,6 +191,11 @@ class ReplayStorage(Stateful, Storage):
     def locate(self, index: torch.Tensor) -> torch.Tensor:
         """Slots of the stored items `index` (int64, any shape, in [0, len))."""
         raise NotImplementedError
+
+    @property
+    def columns(self) -> Mapping[str, np.ndarray]:
+        """What it holds of each transition beside what every storage holds."""
+        return {}
 
     def buffers(self, shape: tuple[int, ...], *, pinned: bool = False) -> Any:
         """What `read` overwrites for indices of a shape; None where it makes its tensors anew.

@@ -13,7 +13,7 @@ from rlmem.memories.base.storage import Block
 from rlmem.memories.ring import kernels
 from rlmem.memories.ring.checkpoint import has_open, places_of
 from rlmem.memories.ring.frame_file import FrameFile
-from rlmem.memories.ring.ring import RingStorage
+from rlmem.memories.ring.ring import RingStorage, as_bytes
 from rlmem.registry import part
 from rlmem.settings import Settings, setting
 
@@ -73,7 +73,38 @@ class FrameStorage(RingStorage):
             self._file.reserve(1)
             self._frames = self._file.array
 
+        self._bytes_of_frames = self._frames.view(np.uint8)
+
     kind = "frames"
+
+    def _write(self, block: Block) -> tuple[int, int]:
+        if self._file is not None or self.budget is not None:
+            return super()._write(block)
+        action = block.action.reshape(len(block), -1)
+        if action.shape[1] != self._flat_action.shape[1]:
+            raise ValueError(f"actions {block.action.shape[1:]}, not {self._action.shape[1:]}")
+        first, count = kernels.write(
+            block.env_id,
+            as_bytes(block.observation),
+            as_bytes(block.next_observation),
+            action,
+            block.reward,
+            block.terminated,
+            block.truncated,
+            self.max_size,
+            self.stack,
+            self.chunk,
+            self._ring,
+            self._rows,
+            self._chunks,
+            self._free,
+            self._chains,
+            self._recent,
+            self._flat_action,
+            self._bytes_of_frames,
+        )
+        self._write_columns(block, slice(first, first + count))
+        return first, count
 
     def _tails(self) -> np.ndarray:
         return self._frames[1 + self._recent[:, -1]].view(np.uint8)
@@ -99,7 +130,7 @@ class FrameStorage(RingStorage):
     def _take(
         self, index: np.ndarray, last: np.ndarray, places: np.ndarray, out: np.ndarray
     ) -> None:
-        kernels.gather(self._frames, places, out)
+        kernels.gather(self._bytes_of_frames, places, out.view(np.uint8))
 
     @property
     def _chunk_bytes(self) -> int:

@@ -230,34 +230,144 @@ def plan_write(
         next observation.
     """
     r = ring[0]
-    first, ahead = np.full(len(env), -1, np.int64), np.empty(len(env), np.int64)
-    r.cursor = first_slot + len(env)
-    r.size = max(r.size, r.cursor)
-    r.window += len(env)
-    oldest = r.written + len(env) - r.window
+    first, ahead = np.empty(len(env), np.int64), np.empty(len(env), np.int64)
+    _take_slots(first_slot, len(env), r)
     for row in range(len(env)):
-        e, slot, seq = env[row], first_slot + row, r.written + row
-        chain = chains[e]
-        if follows[row]:
-            if chain.seq >= oldest:
-                rows[chain.slot].link = seq - chain.seq
-        else:
-            first[row] = _append(chain, e, length, r, chunks, free)
-            chain.depth = 0
-            _push(recent[e], first[row])
-        start = recent[e, stack - 1 - chain.depth]
-        rows[slot].chunk = start // length
-        rows[slot].position = start % length
-        rows[slot].depth = chain.depth
-        rows[slot].link = 0
-        ahead[row] = _append(chain, e, length, r, chunks, free)
-        _push(recent[e], ahead[row])
-        chain.depth = min(chain.depth + 1, stack - 1)
-        chain.running = not done[row]
-        chain.slot = slot
-        chain.seq = seq
-    r.written += len(env)
+        first[row], ahead[row] = _enter(
+            env[row],
+            first_slot + row,
+            r.written + row - len(env),
+            done[row],
+            follows[row],
+            stack,
+            length,
+            r,
+            rows,
+            chunks,
+            free,
+            chains,
+            recent,
+        )
     return first, ahead
+
+
+@njit(cache=True)
+def _take_slots(first_slot: int, count: int, ring: Any) -> None:
+    """The next `count` transitions stand at the slots from `first_slot` on."""
+    ring.cursor = first_slot + count
+    ring.size = max(ring.size, ring.cursor)
+    ring.window += count
+    ring.written += count
+
+
+@njit(cache=True)
+def _enter(
+    e: int,
+    slot: int,
+    seq: int,
+    done: bool,
+    follows: bool,
+    stack: int,
+    length: int,
+    ring: Any,
+    rows: Records,
+    chunks: Records,
+    free: np.ndarray,
+    chains: Records,
+    recent: np.ndarray,
+) -> tuple[int, int]:
+    """Enter the transition number `seq` of environment e; the places of its observation, -1 where
+    that is there already, and of its next observation."""
+    chain = chains[e]
+    first = -1
+    if follows:
+        if chain.seq >= ring.written - ring.window:  # its predecessor is still held
+            rows[chain.slot].link = seq - chain.seq
+    else:
+        first = _append(chain, e, length, ring, chunks, free)
+        chain.depth = 0
+        _push(recent[e], first)
+    start = recent[e, stack - 1 - chain.depth]
+    rows[slot].chunk = start // length
+    rows[slot].position = start % length
+    rows[slot].depth = chain.depth
+    rows[slot].link = 0
+    ahead = _append(chain, e, length, ring, chunks, free)
+    _push(recent[e], ahead)
+    chain.depth = min(chain.depth + 1, stack - 1)
+    chain.running = not done
+    chain.slot = slot
+    chain.seq = seq
+    return first, ahead
+
+
+@njit(cache=True)
+def write(
+    env: np.ndarray,
+    observation: np.ndarray,
+    following: np.ndarray,
+    action: np.ndarray,
+    reward: np.ndarray,
+    terminated: np.ndarray,
+    truncated: np.ndarray,
+    capacity: int,
+    stack: int,
+    length: int,
+    ring: Records,
+    rows: Records,
+    chunks: Records,
+    free: np.ndarray,
+    chains: Records,
+    recent: np.ndarray,
+    held_action: np.ndarray,
+    frames: np.ndarray,
+) -> tuple[int, int]:
+    """Write the first rows of a block where frames are held as they are and nothing can be refused:
+    as many as there are slots in a row, behind the newest one.
+
+    Args:
+        observation, following: bytes of the rows' frames, uint8 [N, bytes].
+        action: [N, .]; held_action: [capacity, .].
+        frames: bytes of the frames by place, uint8 [1 + places, bytes]; row 0 is no place.
+
+    Returns:
+        The first slot, and how many rows were written.
+    """
+    r = ring[0]
+    count = len(env)
+    if r.cursor == r.size and r.window == r.size and r.size < capacity:
+        first_slot = r.cursor
+        count = min(count, capacity - r.size)
+    else:
+        first_slot = r.cursor % r.size
+        count = min(count, r.size - first_slot)
+        over = count - (r.size - r.window)
+        if over > 0:
+            evict(over, stack, length, ring, rows, chunks, free, chains, recent)
+    _take_slots(first_slot, count, r)
+    for row in range(count):
+        e, slot, done = env[row], first_slot + row, terminated[row] or truncated[row]
+        # Rows are entered in turn, so the newest frame of a chain is that of the row before.
+        follows = chains[e].running and _equal(observation[row], frames[1 + recent[e, -1]])
+        seq = r.written + row - count
+        first, ahead = _enter(
+            e, slot, seq, done, follows, stack, length, r, rows, chunks, free, chains, recent
+        )
+        if first >= 0:
+            _copy(observation[row], frames[1 + first])
+        _copy(following[row], frames[1 + ahead])
+        for k in range(action.shape[1]):
+            held_action[slot, k] = action[row, k]
+        rows[slot].reward = reward[row]
+        rows[slot].terminated = terminated[row]
+        rows[slot].truncated = truncated[row]
+    return first_slot, count
+
+
+@njit(cache=True)
+def _copy(source: np.ndarray, target: np.ndarray) -> None:
+    for i in range(source.shape[0]):
+        target[i] = source[i]
 
 
 @njit(cache=True)
@@ -337,13 +447,11 @@ def read(
 
 @njit(cache=True)
 def gather(frames: np.ndarray, places: np.ndarray, out: np.ndarray) -> None:
-    """Copy frames [M, size] at places [N, count] to `out` [N, count, size]; row 0 of `frames`
-    stands for place -1."""
+    """Copy the frames at places [N, count], bytes uint8 [1 + places, bytes], to `out` [N, count,
+    bytes]; row 0 stands for place -1."""
     for n in range(places.shape[0]):
         for k in range(places.shape[1]):
-            frame = frames[places[n, k] + 1]
-            for i in range(out.shape[2]):
-                out[n, k, i] = frame[i]
+            _copy(frames[1 + places[n, k]], out[n, k])
 
 
 @njit(cache=True)

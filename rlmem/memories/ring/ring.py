@@ -13,11 +13,13 @@ a stack of its own, as after a reset, even if no done flag was given.
 
 import contextlib
 import uuid
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from tensordict import TensorDict
 
 from rlmem.memories.base.batch import Batch, as_tensordict
@@ -50,6 +52,8 @@ class RingStorage(RingFrames):
         gamma: discount inside the n-step return.
         chunk: frames a chunk, 2 to 255.
         budget: bytes that it may hold; the capacity is then an upper bound.
+        columns: name -> (shape, dtype) of what a block brings of each transition beside these, such
+            as log-probabilities or hidden states; they are kept and sampled like the action.
 
     Written in order only (TorchRL's `RoundRobinWriter` or rlmem's `RingWriter`). A block that is
     refused leaves storage and writer as they were.
@@ -84,6 +88,7 @@ class RingStorage(RingFrames):
             n_step=needs.n_step,
             gamma=needs.gamma,
             budget=budget,
+            columns=needs.columns,
             **cls.options(settings),
         )
 
@@ -136,9 +141,28 @@ class RingStorage(RingFrames):
             ValueError: it is of other shapes.
         """
         action = self._action
-        return as_block(
+        block = as_block(
             data, self.frame_shape, self.dtype, self.num_envs, action.shape[1:], action.dtype
         )
+        if self._columns and not isinstance(data, Block):
+            block.columns = {
+                name: self._read_column(data, name, len(block)) for name in self.columns
+            }
+        return block
+
+    def _read_column(self, data: Any, name: str, n: int) -> np.ndarray:
+        column, given = self._columns[name], data.get(name, None)
+        if given is None:
+            raise ValueError(f"a block without {name!r}: this storage holds it of each transition")
+        values = given.detach().cpu().numpy() if isinstance(given, torch.Tensor) else given
+        wanted = (n, *column.shape[1:])
+        if np.size(values) != np.prod(wanted) or np.shape(values)[:1] not in ((n,), ()):
+            raise ValueError(f"{name} of shape {np.shape(values)} was given, not {wanted}")
+        return np.asarray(values, column.dtype).reshape(wanted)
+
+    @property
+    def columns(self) -> Mapping[str, np.ndarray]:
+        return self._columns
 
     def append(self, data: Any) -> np.ndarray:
         """Write a block of N transitions behind the last ones; their slots, int64 [N].
@@ -149,18 +173,17 @@ class RingStorage(RingFrames):
                 valid.
         """
         block = self.read_block(data)
-        slots = np.empty(len(block), np.int64)
         longest = min(MAX_ROWS, self.max_size)
         if self._limit is not None:
             longest = min(longest, self._limit.longest_run)
-        done = 0
+        slots, done = [], 0
         while done < len(block):
             whole = done == 0 and len(block) <= longest
             run = block if whole else block.rows(slice(done, done + longest))
             first, count = self._write(run)
-            slots[done : done + count] = np.arange(first, first + count)
+            slots.append(np.arange(first, first + count))
             done += count
-        return slots
+        return slots[0] if len(slots) == 1 else np.concatenate([np.empty(0, np.int64), *slots])
 
     def _place(self, count: int) -> tuple[int, int]:
         """First slot and length of the next run of at most `count` slots, made free."""
@@ -209,10 +232,15 @@ class RingStorage(RingFrames):
         rows["reward"] = block.reward
         rows["terminated"] = block.terminated
         rows["truncated"] = block.truncated
+        self._write_columns(block, slots)
         self._put(block, new, ahead, first)
         if self._limit is not None:
             self._limit.settle()
         return first, count
+
+    def _write_columns(self, block: Block, slots: slice) -> None:
+        for name, column in self._columns.items():
+            column[slots] = block.columns[name][: slots.stop - slots.start]
 
     def _evict(self, count: int) -> None:
         if count <= 0:

@@ -1,5 +1,6 @@
 """The arrays of a ring storage, their bytes, and what a subclass says of its frames."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,23 @@ from rlmem.memories.base.lazy import lazy_zeros
 from rlmem.memories.base.serialize import State
 from rlmem.memories.base.storage import Block, ReplayStorage
 from rlmem.memories.ring import kernels
+
+Columns = Mapping[str, tuple[tuple[int, ...], Any]]  # name -> shape of a row, dtype
+# What a saved ring or a batch calls its own.
+TAKEN = frozenset(("rows", "chunks", "data", "action", "observation", "next", "next_observation"))
+TAKEN |= {"reward", "terminated", "truncated", "steps_to_next", "index", "weight", "mask"}
+
+
+def checked_columns(columns: Columns) -> Columns:
+    """Columns that a ring can hold beside its own.
+
+    Raises:
+        ValueError: a name is taken or no identifier.
+    """
+    for name in columns:
+        if name in TAKEN or not name.isidentifier():
+            raise ValueError(f"column {name!r}: taken by the memory itself, or no identifier")
+    return columns
 
 
 class RingFrames(ReplayStorage):
@@ -29,6 +47,7 @@ class RingFrames(ReplayStorage):
         gamma: float = 0.99,
         chunk: int = 16,
         budget: int | None = None,
+        columns: Columns | None = None,
     ) -> None:
         if capacity < num_envs or min(capacity, stack, num_envs, n_step) < 1:
             raise ValueError(
@@ -49,7 +68,10 @@ class RingFrames(ReplayStorage):
         self._rows = lazy_zeros((capacity,), kernels.ROW)
         self._action = lazy_zeros((capacity, *action_shape), action_dtype)
         self._flat_action = self._action.reshape(capacity, -1)  # a view, for the compiled loops
-        self._columns: dict[str, np.ndarray] = {}
+        self._columns = {
+            name: lazy_zeros((capacity, *shape), dtype)
+            for name, (shape, dtype) in checked_columns(columns or {}).items()
+        }
         self._chunks = lazy_zeros((self._max_chunks,), kernels.CHUNK)
         self._free = lazy_zeros((self._max_chunks,), np.int32)  # stack of free chunk places
         self._chains = np.zeros(num_envs, kernels.CHAIN)
@@ -164,7 +186,8 @@ class RingFrames(ReplayStorage):
 
     @property
     def _row_bytes(self) -> int:
-        return self._rows.itemsize + self._action[:1].nbytes
+        more = sum(column[:1].nbytes for column in self._columns.values())
+        return self._rows.itemsize + self._action[:1].nbytes + more
 
     @property
     def _chunk_bytes(self) -> int:
@@ -174,6 +197,7 @@ class RingFrames(ReplayStorage):
     def _bytes(self, slots: int, chunks: int) -> dict[str, int]:
         reward = self._rows["reward"].itemsize
         return {
+            **{name: slots * column[:1].nbytes for name, column in self._columns.items()},
             "actions": slots * self._action[:1].nbytes,
             "rewards": slots * reward,
             "index": slots * (self._rows.itemsize - reward)
@@ -215,10 +239,13 @@ class RingFrames(ReplayStorage):
 
     def _export_columns(self, slots: np.ndarray) -> dict[str, np.ndarray]:
         """What a transition holds beside its row."""
-        return {"action": self._action[slots]}
+        more = {name: column[slots] for name, column in self._columns.items()}
+        return {"action": self._action[slots], **more}
 
     def _import_columns(self, slots: np.ndarray, columns: dict[str, np.ndarray]) -> None:
         self._action[slots] = columns["action"]
+        for name, column in self._columns.items():
+            column[slots] = columns[name]
 
     def _chunk_sizes(self, chunks: np.ndarray) -> np.ndarray:
         """Bytes of the frames of full chunks, int64 [n]."""

@@ -23,6 +23,11 @@ class ReplaySampler(Stateful, Sampler):
         """
         return cls()
 
+    @classmethod
+    def rows_of_a_round(cls, needs: Needs) -> int:
+        """Transitions beside a minibatch that the storage must hold to draw a round's."""
+        return 0
+
     def uniform(self, n: int) -> torch.Tensor:
         """n draws from [0, 1), float64 [n], from the generator that the buffer passed in."""
         return torch.rand(n, generator=self._rng, dtype=torch.float64)
@@ -63,7 +68,8 @@ class ReplaySampler(Stateful, Sampler):
             cls.draw = ReplaySampler.draw
 
     def available(self, storage: Any, batch_size: int, num_batches: int) -> int:
-        """How many of `num_batches` minibatches can be drawn now."""
+        """How many minibatches a round has of which `num_batches` are asked for: these, unless
+        nothing is stored or the sampler says otherwise."""
         return num_batches if len(storage) > 0 else 0
 
     def can_sample(self, storage: Any, batch_size: int) -> bool:
@@ -116,6 +122,12 @@ def draw_uniform(storage: Any, batch_size: int, rng: torch.Generator | None) -> 
     index = torch.randint(require_items(storage), (batch_size,), generator=rng)
     locate = getattr(storage, "locate", None)  # rlmem's storages: some slots may be unused
     return index if locate is None else locate(index)
+
+
+def seen_in_turn(rows: int, num_batches: int) -> np.ndarray:
+    """Of a round's `rows` transitions, how many had come when each of its minibatches would be
+    drawn if updates and env steps took turns: int64 [num_batches]."""
+    return np.arange(1, num_batches + 1) * rows // num_batches
 
 
 def require_items(storage: Any) -> int:

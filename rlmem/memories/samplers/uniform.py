@@ -14,6 +14,7 @@ from rlmem.memories.samplers.base import (
     draw_uniform,
     kept_slots,
     require_items,
+    seen_in_turn,
 )
 from rlmem.registry import part
 from rlmem.settings import Settings
@@ -27,23 +28,32 @@ class UniformSampler(ReplaySampler):
         """Indices int64 [batch_size]; no further information."""
         return draw_uniform(storage, batch_size, self._rng), {}
 
+    def draw(
+        self, storage: Any, batch_size: int, num_batches: int
+    ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """The minibatches of a round at once; the same draws as one by one."""
+        index = draw_uniform(storage, batch_size * num_batches, self._rng)
+        return index.view(num_batches, batch_size).numpy(), {}
+
 
 @part("memory/sampler", "combined")
 class CombinedSampler(UniformSampler):
     """Combined experience replay: the newest transition and batch_size - 1 uniform ones.
 
-    Zhang & Sutton 2017, "A Deeper Look at Experience Replay". The newest stands last.
+    Zhang & Sutton 2017, "A Deeper Look at Experience Replay". The newest stands last. Of the
+    minibatches of a round each has the transition that was the newest as of its own update, so that
+    none of them is passed over where a round has as many updates as env steps.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self._newest = -1
+        self._newest, self._rows = -1, 0  # slot of the newest, rows that were written with it
 
     def extend(self, index: Any) -> None:
         """Remember the newest of the written slots; -1 is skipped, as a row that was not kept."""
         slots = kept_slots(index)
         if len(slots):
-            self._newest = int(slots[-1])
+            self._newest, self._rows = int(slots[-1]), len(slots)
 
     add = extend
 
@@ -54,23 +64,58 @@ class CombinedSampler(UniformSampler):
             index[-1] = self._newest
         return index, info
 
+    def draw(
+        self, storage: Any, batch_size: int, num_batches: int
+    ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """The minibatches of a round at once, each with its own newest transition; of a storage
+        that does not know which these are, all with the newest."""
+        index, columns = super().draw(storage, batch_size, num_batches)
+        if self._newest >= 0:
+            index[:, -1] = self._newest
+            if num_batches > 1 and hasattr(storage, "newest"):
+                rows = min(self._rows, len(storage))
+                # Where updates are more than rows, the first have none of the round yet: its first.
+                seen = np.maximum(seen_in_turn(rows, num_batches), 1)
+                index[:, -1] = storage.newest(rows).numpy()[seen - 1]
+        return index, columns
+
     def _empty(self) -> None:
-        self._newest = -1
+        self._newest, self._rows = -1, 0
 
     def state_views(self) -> State:
-        return {"newest": self._newest}
+        return {"newest": self._newest, "rows": self._rows}
 
     def check_state(self, state: State) -> None:
         number_of(state, "newest")
+        number_of(state, "rows")
 
     def take_over(self, state: State) -> None:
-        self._newest = int(state["newest"])
+        self._newest, self._rows = int(state["newest"]), int(state["rows"])
 
 
 @part("memory/sampler", "newest")
 class NewestSampler(ReplaySampler):
     """The newest batch_size transitions, oldest first, each time: the whole of a memory of one
-    minibatch."""
+    minibatch.
+
+    The minibatches of a round are those that would be the newest if updates and env steps took
+    turns, as far as the storage still holds them.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._rows = 0  # that were written last
+
+    @classmethod
+    def rows_of_a_round(cls, needs: Needs) -> int:
+        """Those that come after the first minibatch."""
+        return needs.round_rows - int(seen_in_turn(needs.round_rows, needs.round_updates)[0])
+
+    def extend(self, index: Any) -> None:
+        """Note how many were written."""
+        self._rows = len(kept_slots(index))
+
+    add = extend
 
     def available(self, storage: Storage, batch_size: int, num_batches: int) -> int:
         """All, once a minibatch is stored."""
@@ -87,28 +132,60 @@ class NewestSampler(ReplaySampler):
             raise RuntimeError(f"{size} transitions are stored, {batch_size} are asked for")
         return storage.newest(batch_size), {}  # pyright: ignore[reportAttributeAccessIssue]
 
+    def draw(
+        self, storage: Any, batch_size: int, num_batches: int
+    ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """The minibatches of a round, int64 [num_batches, batch_size]; the last is the newest.
+
+        Raises:
+            RuntimeError: fewer transitions than one minibatch are stored.
+        """
+        self.sample(storage, batch_size)
+        later = self._rows - seen_in_turn(self._rows, num_batches)
+        later = np.minimum(later, len(storage) - batch_size)
+        newest = storage.newest(batch_size + int(later.max())).numpy()
+        first = later.max() - later
+        return newest[first[:, None] + np.arange(batch_size)], {}
+
+    def state_dict(self) -> State:
+        return {"rows": self._rows}
+
+    def load_state_dict(self, state_dict: State) -> None:
+        self._rows = int(state_dict.get("rows", 0))
+
 
 @part("memory/sampler", "latest")
 class LatestSampler(ReplaySampler):
     """The newest transitions in the order in which they came, each used once: no replay.
 
     Args:
-        history: how many unused ones are remembered, at least the batch size [transitions].
+        history: how many unused ones are remembered beside those that were written last, at least
+            the batch size [transitions].
+        rows: that are written at once at most, for the bytes when full.
     """
+
+    @classmethod
+    def rows_of_a_round(cls, needs: Needs) -> int:
+        """All, beside what is left of the rounds before."""
+        return needs.round_rows
 
     @classmethod
     def build(cls, settings: Settings, needs: Needs, capacity: int) -> "LatestSampler":
         """Make the sampler for a run: it remembers a minibatch."""
-        return cls(history=needs.batch_size)
+        return cls(needs.batch_size, needs.round_rows)
 
-    def __init__(self, history: int) -> None:
+    def __init__(self, history: int, rows: int = 1) -> None:
         super().__init__()
-        self.history = history
+        self.history, self.rows = history, rows
         self._recent = np.empty(0, np.int64)
 
     def extend(self, index: Any) -> None:
         """Remember the written slots, oldest first; -1 is skipped, as a row that was not kept."""
-        self._recent = np.concatenate([self._recent, kept_slots(index)])[-self.history :]
+        slots = kept_slots(index)
+        recent = np.concatenate([self._recent, slots])[-(self.history + len(slots)) :]
+        # Of a slot that was written again only the last transition is there.
+        _, from_the_end = np.unique(recent[::-1], return_index=True)
+        self._recent = recent[np.sort(len(recent) - 1 - from_the_end)]
 
     add = extend
 
@@ -117,8 +194,9 @@ class LatestSampler(ReplaySampler):
         self._recent = self._recent[~np.isin(self._recent, index)]
 
     def available(self, storage: Storage, batch_size: int, num_batches: int) -> int:
-        """Minibatches of transitions that were not used yet."""
-        return min(num_batches, len(self._recent) // batch_size)
+        """All whole minibatches of transitions that were not used yet, however many are asked
+        for."""
+        return len(self._recent) // batch_size
 
     def sample(self, storage: Storage, batch_size: int) -> tuple[torch.Tensor, dict]:
         """Indices int64 [batch_size] of the oldest unused transitions, oldest first.
@@ -140,7 +218,7 @@ class LatestSampler(ReplaySampler):
         return {"sampler_history": self._recent.nbytes}
 
     def projected_footprint(self) -> dict[str, int]:
-        return {"sampler_history": 8 * self.history}
+        return {"sampler_history": 8 * (self.history + self.rows)}
 
     def state_views(self) -> State:
         return {"recent": self._recent}

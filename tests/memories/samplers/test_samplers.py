@@ -62,12 +62,12 @@ def test_combined_ends_with_the_newest_and_draws_the_rest_uniformly() -> None:
     assert_drawn_as(index[:, :-1].flatten(), np.full(N, 1 / N))
 
 
-def test_latest_gives_the_newest_in_order_across_the_rings_end() -> None:
+def test_latest_gives_the_oldest_unused_in_order_across_the_rings_end() -> None:
     sampler = LatestSampler(history=5)
     for slots in ([5, 6, 7, 8], [9, 0, 1]):
         sampler.extend(torch.tensor(slots))
     index, _ = sampler.sample(storage_of(10, 10), 5)
-    assert index.tolist() == [7, 8, 9, 0, 1]
+    assert index.tolist() == [5, 6, 7, 8, 9]
 
 
 def test_latest_waits_until_a_batch_has_come() -> None:

@@ -1,0 +1,95 @@
+"""An agent's update as one compiled graph: forward, backward and Adam without Python between.
+
+It is the same function, so it learns the same up to the rounding of sums. Compiling takes from ten
+seconds to more than a minute and pays for long runs of small networks on a CPU.
+"""
+
+import itertools
+from types import FunctionType, MethodType
+from typing import Any
+
+import torch
+import torch._dynamo
+from torch._inductor.exc import InvalidCxxCompiler
+
+from rlmem.agents.base import Learner
+from rlmem.agents.optimizers import FusedAdam
+from rlmem.compiling import compiling
+from rlmem.errors import UserError
+
+REPAYS_FROM = 500_000  # gradient steps
+
+
+class CompiledUpdate:
+    """In place of the method of an agent that learns from one minibatch.
+
+    Torch would look at each tensor of the networks in each call, to know whether a graph is still
+    right; that takes as long as the graph. Here none is looked at, so there is a graph for each
+    kind of call, and none is shared: torch keeps them by code object, and each has its own.
+
+    Args:
+        update: the method; its arguments are tensors, those by name plain values.
+    """
+
+    def __init__(self, update: MethodType) -> None:
+        self._update = update
+        self._graphs: dict[tuple[Any, ...], Any] = {}
+
+    def __call__(self, *columns: torch.Tensor, **options: Any) -> Any:
+        kind = (len(columns), columns[0].shape, columns[-1].shape, *options.values())
+        graph = self._graphs.get(kind)
+        if graph is not None:
+            return graph(*columns, **options)
+        graph = self._graphs[kind] = torch.compile(
+            self._copy(),
+            fullgraph=True,
+            dynamic=False,
+            options={"guard_filter_fn": torch.compiler.skip_all_guards_unsafe},
+        )
+        # The setting lets the graph hold its own backward pass.
+        with compiling("the update"), torch._dynamo.config.patch(trace_autograd_ops=True):
+            return graph(*columns, **options)
+
+    def _copy(self) -> MethodType:
+        """The method with a code object of its own."""
+        function: Any = self._update.__func__
+        code = function.__code__.replace(co_name=f"{function.__name__}_{next(_numbers)}")
+        copy = FunctionType(
+            code, function.__globals__, None, function.__defaults__, function.__closure__
+        )
+        return MethodType(copy, self._update.__self__)
+
+
+_numbers = itertools.count()
+
+
+def compile_update(agent: Learner, asked: bool | str, grad_steps: int) -> None:
+    """Compile what an agent does with a minibatch, if that is asked for and possible.
+
+    Args:
+        asked: `trainer.compile`: true, false, or auto: where the run is long enough.
+        grad_steps: of the run.
+
+    Raises:
+        UserError: the agent cannot be compiled.
+    """
+    if not asked:
+        return
+    small = not any(getattr(module, "many_threads", False) for module in agent.modules())
+    fits = agent.compiles and isinstance(agent.optimizer, FusedAdam)
+    if asked == "auto" and not (fits and small and grad_steps >= REPAYS_FROM):
+        return
+    if not fits:
+        raise UserError(
+            f"trainer.compile={asked}: the update of this agent and its optimizer cannot be "
+            "compiled; leave the key out"
+        )
+    try:
+        from torch._inductor.cpp_builder import get_cpp_compiler
+
+        get_cpp_compiler()
+    except InvalidCxxCompiler:
+        print("trainer.compile: no C++ compiler is found (g++); the update is not compiled")
+        return
+    agent.optimizer.prepare()
+    agent._update = CompiledUpdate(agent._update)
