@@ -67,7 +67,7 @@ class Settings:
         extends: the option of the group that an option without a yaml of its own begins with.
     """
 
-    part: Any = field(default=None, init=False, repr=False)  # a `rlmem.registry.Part`
+    part: ClassVar[Any] = None  # a `rlmem.registry.Part`; an instance's own, but no key
     extends: ClassVar[str | None] = None
 
     def build(self, *args: Any, **options: Any) -> Any:
@@ -144,7 +144,10 @@ def fill(cls: type[S], values: Any, key: str = "", *, part: Any = None, lenient:
                 raise UnknownKeyError(_join(key, str(name)), near or "; leave it out")
     hints = typing.get_type_hints(cls)
     given = {}
-    for name, f in known.items():
+    # A class's own keys before those that it inherits, which may be made of them: of `env.bits=0`
+    # and the `env.max_episode_steps=0` that follows from it, the first is the user's mistake.
+    for name in sorted(known, key=lambda name: _depth(cls, name)):
+        f = known[name]
         full = _join(key, name)
         value = values.get(name, MISSING)
         if value is MISSING and has_default(f):
@@ -154,9 +157,13 @@ def fill(cls: type[S], values: Any, key: str = "", *, part: Any = None, lenient:
             raise UserError(f"{full} is not set; give it, such as {full}={example}")
         given[name] = _convert(hints[name], f, value, full, f"{key}={values.get('name')}", lenient)
     filled = cls(**given)
-    if part is not None:
-        filled.part = part  # type: ignore[attr-defined]
+    vars(filled)["part"] = part
     return filled
+
+
+def _depth(cls: type, name: str) -> int:
+    """How many classes above `cls` a field is declared."""
+    return next(d for d, c in enumerate(cls.__mro__) if name in vars(c).get("__annotations__", {}))
 
 
 def has_default(f: Field) -> bool:
@@ -290,8 +297,6 @@ def free_keys(settings: Any, key: str = "") -> list[str]:
     """Keys with which a run may be resumed although they differ: `free` ones, dotted."""
     found = []
     for f in fields(settings):
-        if not f.init:
-            continue
         value, full = getattr(settings, f.name), _join(key, f.name)
         if f.metadata.get("free"):
             found.append(full)
