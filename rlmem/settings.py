@@ -194,7 +194,9 @@ def _convert(hint: Any, f: Field, value: Any, key: str, owner: str, lenient: boo
                 raise UserError(f"{key}={value}: must be {allowed}")
     if metadata.get("choices") and value is not None and value not in metadata["choices"]:
         what = key.split(".")[-1]
-        raise UserError(f"{key}={value}: no such {what}{choose_from(value, metadata['choices'])}")
+        raise UserError(
+            f"{key}={value}: no such {what}{choose_from(str(value), metadata['choices'])}"
+        )
     if metadata.get("check") and (wanted := metadata["check"](value)):
         raise UserError(f"{key}={value}: must be {wanted}")
     return value

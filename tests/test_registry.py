@@ -158,5 +158,5 @@ def test_installed_packages_declare_parts_by_an_entry_point(
     load_entry_points()
     assert list(parts("toy")) == ["kite"]
     points[0] = EntryPoint("gone", "no_such_module", "rlmem.plugins")
-    with pytest.raises(UserError, match="^the entry point gone of rlmem.plugins=.*cannot be impo"):
+    with pytest.raises(UserError, match=r"^the entry point gone of rlmem\.plugins=.*cannot be"):
         load_entry_points()

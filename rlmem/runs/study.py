@@ -59,9 +59,7 @@ def run_job(job: Job) -> str | None:
         contextlib.redirect_stderr(log),
     ):
         try:
-            cfg = compose("train", given)
-            check(cfg)
-            train(cfg)
+            train(check(compose("train", given)))
         except SystemExit:
             _told_to_end.set()
             raise

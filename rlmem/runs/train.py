@@ -90,7 +90,7 @@ class Run:
         self.trainer = lightning.Trainer(
             accelerator=cfg.trainer.accelerator,
             devices=1,
-            precision=cfg.trainer.precision,
+            precision=cfg.trainer.precision,  # pyright: ignore[reportArgumentType]
             max_epochs=1,
             logger=False,
             enable_checkpointing=False,
