@@ -60,7 +60,7 @@ class Switch(lightning.Callback):
 def measure(overrides: list[str], segments: int) -> tuple[float, float, float]:
     """Microseconds an env step without diagnostics, and those that they add to an env step and to
     a round."""
-    from rlmem.config import compose
+    from rlmem.config import check, compose
     from rlmem.runs.train import Run, _quiet
 
     _quiet()
@@ -69,7 +69,7 @@ def measure(overrides: list[str], segments: int) -> tuple[float, float, float]:
         steps = 1000 * (WARM_UP + segments)
         fixed = [f"trainer.max_env_steps={steps}", "trainer.accelerator=cpu", "log.progress=false"]
         fixed += ["checkpoint.every=1000000000", f"paths.output_dir={folder}"]
-        run = Run(compose("train", [*overrides, *fixed]), Path(folder))
+        run = Run(check(compose("train", [*overrides, *fixed])), Path(folder))
         run.restore()
         switch = Switch(run)
         run.trainer.callbacks.append(switch)

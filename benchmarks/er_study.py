@@ -96,9 +96,7 @@ def rlmem(*overrides: str) -> float:
     with tempfile.TemporaryDirectory() as folder:
         study = ["experiment=er_study", "env=cartpole", "memory=uniform", "evaluation.episodes=1"]
         own = [*overrides, "log.progress=false", f"paths.output_dir={folder}"]
-        cfg = compose("train", [*study, *own])
-        check(cfg)
-        train(cfg)
+        train(check(compose("train", [*study, *own])))
         episodes = (Path(folder) / "episodes.csv").read_text().splitlines()
     header, last = episodes[0].split(","), episodes[-1].split(",")
     row = dict(zip(header, last, strict=True))

@@ -85,15 +85,15 @@ def plain(pixels: bool) -> Iterator[tuple[int, float]]:
 
 def reacher(size: int, steps: int = 50_000) -> dict[str, float]:
     """Mean microseconds a transition, and the nodes at the end."""
-    from rlmem.config import compose
+    from rlmem.config import check, compose
     from rlmem.envs import make_env
     from rlmem.runs.build import build_memory
 
     overrides = ["experiment=gwrr_paper", "memory=gwr_released", "paths.output_dir=/tmp"]
     overrides += ["threshold.activation=0.55", "threshold.habituation=1"]
-    cfg = compose("train", overrides)
-    env, rng, seconds = make_env(cfg.env, 1), np.random.default_rng(0), 0.0
-    memory, frame = build_memory(cfg, env.spec), env.reset(0)
+    run = check(compose("train", overrides))
+    env, rng, seconds = make_env(run.env, 1), np.random.default_rng(0), 0.0
+    memory, frame = build_memory(run, env.spec), env.reset(0)
     low, high = env.spec.action_low, env.spec.action_high
     for _ in range(steps // size):
         rows = []

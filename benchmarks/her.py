@@ -22,10 +22,10 @@ ENVS, CAPACITY, BATCH, UPDATES, DRAWS = 8, 1_000_000, 128, 40, 200
 
 def play(bits: int, steps: int) -> tuple[Any, list[dict[str, Any]]]:
     """Spec of the environment, and blocks of one turn of all environments each."""
-    from rlmem.config import compose
+    from rlmem.config import check, compose
     from rlmem.envs import make_env
 
-    env = make_env(compose("train", ["env=bit_flip", f"env.bits={bits}"]).env, ENVS)
+    env = make_env(check(compose("train", ["env=bit_flip", f"env.bits={bits}"])).env, ENVS)
     rng, blocks, frames = np.random.default_rng(0), [], env.reset(0)
     for _ in range(steps // ENVS):
         action = rng.integers(bits, size=ENVS)
@@ -44,21 +44,11 @@ def play(bits: int, steps: int) -> tuple[Any, list[dict[str, Any]]]:
 
 
 def memory_of(spec: Any, *overrides: str) -> Any:
-    from rlmem.memories.factory import make_memory
+    from rlmem.config import check, compose
+    from rlmem.runs.build import build_memory
 
-    from rlmem.config import compose
-
-    cfg = compose("train", ["env=bit_flip", f"memory.capacity={CAPACITY}", *overrides])
-    return make_memory(
-        cfg.memory,
-        spec,
-        batch_size=BATCH,
-        n_step=1,
-        gamma=0.98,
-        activation_threshold=0.9,
-        habituation_threshold=0.8,
-        seed=0,
-    )
+    given = ["env=bit_flip", f"memory.capacity={CAPACITY}", f"agent.batch_size={BATCH}"]
+    return build_memory(check(compose("train", [*given, *overrides])), spec)
 
 
 def copies(blocks: list[dict[str, Any]], spec: Any, k: int) -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from common import machine
 
-from rlmem.config import compose
+from rlmem.config import check, compose
 from rlmem.envs import EnvSpec
 from rlmem.runs import build
 
@@ -42,9 +42,9 @@ CONTENDERS = {
 
 def make(task: str, overrides: list[str]) -> Callable[[], None]:
     """UPDATES draws and learning steps."""
-    cfg = compose("train", [f"experiment={EXPERIMENTS[task]}", *overrides])
+    run = check(compose("train", [f"experiment={EXPERIMENTS[task]}", *overrides]))
     spec = SPECS[task]
-    agent, memory = build.build_agent(cfg, spec), build.build_memory(cfg, spec)
+    agent, memory = build.build_agent(run, spec), build.build_memory(run, spec)
     rng = np.random.default_rng(0)
     for _ in range(400):
         frames = (rng.random((33, *spec.frame_shape)) * 2).astype(spec.dtype)

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import psutil
 
-from rlmem.config import compose
+from rlmem.config import check, compose
 from rlmem.envs import make_env
 from rlmem.memories import CompressedFrameStorage, ReplayMemory, RingWriter, UniformSampler
 
@@ -41,8 +41,8 @@ class Play:
     """Blocks of random play, and the seconds that a memory took to take them in."""
 
     def __init__(self, game: str) -> None:
-        cfg = compose("train", ["env=atari", f"env.game={game}", "env/protocol=machado"])
-        self.env = make_env(cfg.env, ENVS)
+        given = ["env=atari", f"env.game={game}", "env/protocol=machado"]
+        self.env = make_env(check(compose("train", given)).env, ENVS)
         self.observation = self.env.reset(0).copy()
         self.rng = np.random.default_rng(0)
         self.seconds = 0.0

@@ -134,8 +134,8 @@ def random_policy(num_actions: int) -> Any:
     return lambda observation, epsilon, rng: rng.integers(num_actions, size=len(observation))
 
 
-def run_config(run_dir: Path) -> Any:
-    """The configuration that a run was made with."""
+def run_settings(run_dir: Path) -> Any:
+    """The settings that a run was made with."""
     from rlmem.config.run_directory import run_settings as read
 
     return read(run_dir, f"--run {run_dir}")
@@ -153,7 +153,7 @@ def run_policy(run_dir: Path, checkpoint: str, spec: Any) -> tuple[Any, int]:
     from rlmem.errors import UserError
     from rlmem.runs.build import build_agent
 
-    agent = build_agent(run_config(run_dir), spec)
+    agent = build_agent(run_settings(run_dir), spec)
     if checkpoint == "best":
         path = run_dir / "checkpoints" / "best.ckpt"
         if not path.exists():
@@ -192,11 +192,11 @@ def record(
     Returns:
         The content of about.json.
     """
-    from rlmem.config import compose
+    from rlmem.config import check, compose
     from rlmem.envs import FrameStack, make_env
 
     overrides = ["env=atari", f"env.game={game}", "env/protocol=machado"]
-    env = make_env(compose("train", overrides).env, envs)
+    env = make_env(check(compose("train", overrides)).env, envs)
     policy, name = random_policy(env.spec.num_actions), "random"
     if run_dir is not None:
         policy, trained = run_policy(run_dir, checkpoint, env.spec)
@@ -274,7 +274,7 @@ def main() -> None:
     except ImportError as error:
         exit_not_installed(error)
     try:
-        game = args.game or (run_config(args.run).env.game if args.run else "road_runner")
+        game = args.game or (run_settings(args.run).env.game if args.run else "road_runner")
         out = args.out or default_folder(game, args.steps)
         if out.exists():
             parser.error(f"{out} is there already")

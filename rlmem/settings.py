@@ -63,11 +63,11 @@ class Settings:
     """Base of all settings.
 
     Attributes:
-        part: what these are the settings of, once `fill` has chosen it by its name.
+        part: what these are the settings of, where a name in the configuration chose it.
         extends: the option of the group that an option without a yaml of its own begins with.
     """
 
-    part: ClassVar[Any] = None  # a `rlmem.registry.Part`
+    part: ClassVar[Any] = None  # a `rlmem.registry.Part`; an instance's own, but no key
     extends: ClassVar[str | None] = None
 
     def build(self, *args: Any, **options: Any) -> Any:
@@ -125,13 +125,14 @@ def parts_of(group: str) -> Any:
     return field(default_factory=dict, metadata={"group": group, "by": None})
 
 
-def fill(cls: type[S], values: Any, key: str = "", *, lenient: bool = False) -> S:
+def fill(cls: type[S], values: Any, key: str = "", *, part: Any = None, lenient: bool = False) -> S:
     """Make settings of the plain, resolved values of a configuration.
 
     Args:
         cls: a dataclass of settings.
         values: name -> value; lists and dicts below.
         key: where the values stand in the configuration, for messages: `memory.sampler`.
+        part: what the settings are of; its name may stand among them, as `kind`.
         lenient: pass over keys that are unknown: the values are of a saved run, which another
             version may have written.
 
@@ -143,12 +144,15 @@ def fill(cls: type[S], values: Any, key: str = "", *, lenient: bool = False) -> 
     known = {f.name: f for f in fields(cls) if f.init}  # type: ignore[arg-type]
     if not lenient:
         for name in values:
-            if name not in known and not (name == "kind" and getattr(cls, "part", None)):
+            if name not in known and not (name == "kind" and part):
                 near = did_you_mean(str(name), known).replace("mean ", f"mean {_join(key, '')}")
                 raise UnknownKeyError(_join(key, str(name)), near or "; leave it out")
     hints = typing.get_type_hints(cls)
     given = {}
-    for name, f in known.items():
+    # A class's own keys before those that it inherits, which may be made of them: of `env.bits=0`
+    # and the `env.max_episode_steps=0` that follows from it, the first is the user's mistake.
+    for name in sorted(known, key=lambda name: _depth(cls, name)):
+        f = known[name]
         full = _join(key, name)
         value = values.get(name, MISSING)
         if value is MISSING and has_default(f):
@@ -157,7 +161,14 @@ def fill(cls: type[S], values: Any, key: str = "", *, lenient: bool = False) -> 
             example = f.metadata.get("example") or "..."
             raise UserError(f"{full} is not set; give it, such as {full}={example}")
         given[name] = _convert(hints[name], f, value, full, f"{key}={values.get('name')}", lenient)
-    return cls(**given)
+    filled = cls(**given)
+    vars(filled)["part"] = part
+    return filled
+
+
+def _depth(cls: type, name: str) -> int:
+    """How many classes above `cls` a field is declared."""
+    return next(d for d, c in enumerate(cls.__mro__) if name in vars(c).get("__annotations__", {}))
 
 
 def has_default(f: Field) -> bool:
@@ -274,8 +285,7 @@ def _chosen(
         raise UserError(
             f"{named_by}={name}: it needs {', '.join(lacking)} too; choose the group, {option}"
         )
-    cls = type(part.settings.__name__, (part.settings,), {"part": part})
-    return fill(cls, values, key, lenient=lenient)
+    return fill(part.settings, values, key, part=part, lenient=lenient)
 
 
 def all_parts(settings: Any) -> list["Settings"]:

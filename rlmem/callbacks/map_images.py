@@ -117,7 +117,8 @@ class MapImages(lightning.Callback):
     ) -> None:
         check_matplotlib(f"log.map_every={cfg.log.map_every}")
         self.cfg, self.stream, self.memory, self.loggers = cfg, stream, memory, loggers
-        self.folder, self.every = run_dir / "map", cfg.log.map_every or 1
+        assert cfg.log.map_every is not None
+        self.folder, self.every = run_dir / "map", cfg.log.map_every
         stream.due_every(self.every)
 
     def on_train_batch_end(

@@ -3,15 +3,16 @@
 import re
 import subprocess
 import sys
+from dataclasses import fields
 from itertools import product
 
 import pytest
 import yaml
 from omegaconf import DictConfig, OmegaConf
-from rlmem.config.agents import AGENTS
 
-from rlmem.config import CONF_DIR, check, check_evaluate, compose
-from rlmem.config.schema import RecommendedConfig, ThresholdConfig
+from rlmem import registry
+from rlmem.config import CONF_DIR
+from tests.settings import evaluate_settings, settings
 
 GWR = ("gwr", "gwr_plain", "gwr_released")
 MEMORIES = ("none", "uniform", "cer", "per", "per_rank", "her", "medqn_u", "medqn_r", *GWR)
@@ -29,10 +30,8 @@ def options(group: str) -> list[str]:
 
 
 def resolved(*overrides: str) -> DictConfig:
-    cfg = compose("train", overrides)
-    check(cfg)
-    values = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
-    return OmegaConf.create(values)
+    """The checked values."""
+    return OmegaConf.create(settings(*overrides).values)
 
 
 @pytest.mark.parametrize("env", options("env"))
@@ -44,14 +43,18 @@ def test_every_env_composes_with_what_is_recommended_for_it(env: str) -> None:
     assert cfg.agent.lr == cfg.env.recommended.dqn.lr
     assert cfg.trainer.max_env_steps == cfg.env.recommended.max_env_steps
     assert isinstance(cfg.agent.network.hidden[0], int)
-    assert set(cfg.env.recommended) == set(RecommendedConfig.__dataclass_fields__)
+    common = OmegaConf.load(CONF_DIR / "common" / "env.yaml").recommended
+    assert set(cfg.env.recommended) == set(common)
+    assert set(cfg.env.recommended.dqn) == set(common.dqn)
 
 
 @pytest.mark.parametrize("agent", options("agent"))
 def test_every_agent_composes_with_the_keys_of_its_schema(agent: str) -> None:
     cfg = resolved(f"agent={agent}", "env=gym", "env.id=CartPole-v1")
     assert cfg.agent.name == agent
-    assert set(cfg.agent) == set(AGENTS[agent].__dataclass_fields__)
+    assert set(cfg.agent) == {
+        f.name for f in fields(registry.find("agent", agent).settings) if f.init
+    }
     assert cfg.agent.learning_starts == cfg.env.recommended.learning_starts
 
 
@@ -131,8 +134,7 @@ def test_the_thresholds_hold_the_studys_sixteen_pairs() -> None:
         "habituation": 0.65,
     }
     for name in options("threshold"):
-        file = OmegaConf.load(CONF_DIR / "threshold" / f"{name}.yaml")
-        threshold = OmegaConf.merge(ThresholdConfig, file)
+        threshold = OmegaConf.load(CONF_DIR / "threshold" / f"{name}.yaml")
         pairs[name] = (threshold.activation, threshold.habituation)
     assert pairs.pop("paper") == (0.95, 0.8)
     assert set(pairs.values()) == STUDY
@@ -168,8 +170,7 @@ def test_an_override_wins_over_the_experiment() -> None:
     ],
 )
 def test_loggers_are_a_list(override: str, chosen: set[str]) -> None:
-    logger = resolved(override).logger
-    assert set(logger) == chosen
+    assert set(settings(override).logger) == chosen
 
 
 def test_values_that_are_recommended_by_the_env_can_be_overridden() -> None:
@@ -185,10 +186,8 @@ def test_the_protocol_of_an_atari_game_is_a_group() -> None:
 
 def test_a_jobs_folder_is_taken_as_a_run() -> None:
     folder = "multirun/2026-01-01/memory.sampler=rank+seed=1"
-    cfg = compose("evaluate", [f"run={folder}"])
-    check_evaluate(cfg)
-    assert cfg.run == folder
-    assert compose("evaluate", [f"runs=[{folder},b]"]).runs == [folder, "b"]
+    assert evaluate_settings(f"run={folder}").run == folder
+    assert evaluate_settings("mode=plot", f"runs=[{folder},b]").runs == [folder, "b"]
 
 
 def test_every_key_says_its_unit() -> None:

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 import yaml
-from omegaconf import DictConfig
 
 import rlmem.cli
-from rlmem.config.run_directory import KEYS, NOT_REPEATED, run_config, saved_overrides
-from rlmem.config.schema import CONF_DIR, TrainConfig
+from rlmem.config.run_directory import KEYS, NOT_REPEATED, run_settings, saved_overrides
+from rlmem.config.schema import CONF_DIR, TrainSettings
 from rlmem.errors import UserError
-from rlmem.runs.resume import config_dict, write_config
+from rlmem.runs.resume import write_config
+from tests.settings import settings
 
 CANARY = "{_target_: pathlib.Path.touch, _args_: [{_target_: pathlib.Path, _args_: [canary]}]}"
 HOSTILE = [
@@ -78,8 +78,6 @@ HOSTILE = [
     "+env.kwargs.x=" + "[" * 4000,
     "+env.kwargs.x=" + "{a:" * 500 + "1" + "}" * 500,
     # Keys that no run reads, or that are the user's alone to give.
-    "plugins=[evil]",
-    "+plugins=[evil]",
     "+defaults=[evil]",
     "+_target_=os.system",
     "train_schema=x",
@@ -126,7 +124,7 @@ def cwd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_what_no_run_saves_ends_in_one_line_and_code_2(
     line: str, cwd: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def never(cfg: DictConfig) -> None:
+    def never(cfg: TrainSettings) -> None:
         pytest.fail("the run was begun")
 
     monkeypatch.setattr(rlmem.cli, "_train", never)
@@ -184,7 +182,7 @@ def test_what_is_no_file_is_neither_read_nor_waited_for(tmp_path: Path, make: An
         saved_overrides(tmp_path, ())
     make(tmp_path / "config.yaml")
     with pytest.raises(UserError, match="no run there"):
-        run_config(tmp_path, "run=x")
+        run_settings(tmp_path, "run=x")
 
 
 def test_a_line_that_the_user_gives_anew_does_not_count(tmp_path: Path) -> None:
@@ -193,7 +191,7 @@ def test_a_line_that_the_user_gives_anew_does_not_count(tmp_path: Path) -> None:
 
 
 def test_every_key_of_a_run_is_allowed_or_left_out_on_purpose() -> None:
-    known = {field.name for field in dataclasses.fields(TrainConfig)}
+    known = {field.name for field in dataclasses.fields(TrainSettings) if field.init}
     left_out = {key.split(".")[0] for key in NOT_REPEATED}
     assert not KEYS & left_out
     assert {"experiment", "hparams_search"} | known == KEYS | left_out
@@ -222,8 +220,8 @@ def test_a_run_is_repeated_exactly(
 ) -> None:
     configs = []
 
-    def take(cfg: DictConfig) -> None:
-        configs.append(config_dict(cfg))
+    def take(cfg: TrainSettings) -> None:
+        configs.append(cfg.values)
         write_config(cfg, Path(cfg.paths.output_dir))
 
     monkeypatch.setattr(rlmem.cli, "_train", take)
@@ -250,6 +248,18 @@ def test_where_a_resumed_run_writes_is_not_its_own_to_say(
     assert not list(cwd.parent.rglob("canary"))
 
 
+@pytest.mark.parametrize("line", ["plugins=[evil]", "+plugins=[evil]"])
+def test_plugins_of_a_run_directory_are_not_imported(
+    line: str, cwd: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+    monkeypatch.setattr(rlmem.cli, "_train", lambda cfg: seen.append(cfg.plugins))
+    write(cwd / "run", ["memory=per", line])
+    assert main(monkeypatch, "resume=run") == 0
+    assert seen == [[]]
+    assert not (cwd / "canary").exists()
+
+
 def test_a_job_of_a_search_goes_on_as_one_run(cwd: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
     monkeypatch.setattr(rlmem.cli, "_train", lambda cfg: seen.append(cfg.agent.lr))
@@ -273,12 +283,14 @@ def test_a_job_of_a_search_goes_on_as_one_run(cwd: Path, monkeypatch: pytest.Mon
 def test_a_saved_configuration_refers_to_nothing(tmp_path: Path, config: dict[str, Any]) -> None:
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(config))
     with pytest.raises(UserError) as error:
-        run_config(tmp_path, "run=x")
+        run_settings(tmp_path, "run=x")
     assert str(error.value).startswith(f"{tmp_path}/config.yaml: ")
     assert str(error.value).isprintable()
 
 
 def test_a_saved_configuration_is_read_as_it_was_written(tmp_path: Path) -> None:
-    values = {"seed": 0, "label": "a $5 {x}", "env": {"kwargs": {"a": [1, None, 2.5]}}}
-    (tmp_path / "config.yaml").write_text(yaml.safe_dump(values))
-    assert run_config(tmp_path, "run=x") == values
+    given = ["label='a $5 {x}'", "env=gym", "env.id=x", "+env.kwargs={a: [1, null, 2.5]}"]
+    saved = settings(*given)
+    write_config(saved, tmp_path)
+    assert run_settings(tmp_path, "run=x") == saved
+    assert saved.env.kwargs == {"a": [1, None, 2.5]}

@@ -7,13 +7,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from omegaconf import DictConfig
 
 from rlmem.config import check_output_dir, run_hydra, safe_name
+from rlmem.config.schema import TrainSettings
 from rlmem.errors import UserError
 
 
-def task(cfg: DictConfig) -> None:
+def task(cfg: TrainSettings) -> None:
     """Stand in for a training: seeds choose how it ends."""
     Path(cfg.paths.output_dir, "ran").write_text(cfg.memory.name)
     if cfg.seed == 7:

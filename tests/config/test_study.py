@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 import yaml
-from omegaconf import DictConfig
 
 from rlmem.analysis.show.status import read_status
 from rlmem.config import run_hydra
+from rlmem.config.schema import TrainSettings
 
 pytest.importorskip("hydra_plugins.hydra_optuna_sweeper")
 optuna = pytest.importorskip("optuna")
@@ -18,7 +18,7 @@ optuna = pytest.importorskip("optuna")
 FOLDER = Path("multirun/gwr_thresholds/cartpole-gwr")
 
 
-def task(cfg: DictConfig) -> Any:
+def task(cfg: TrainSettings) -> Any:
     """Stand in for a training: a file says how the next one ends."""
     with Path("trials").open("a") as trials:
         trials.write(f"{cfg.threshold.activation} {cfg.threshold.habituation}\n")
@@ -29,7 +29,7 @@ def task(cfg: DictConfig) -> Any:
         raise KeyboardInterrupt
     if end == "fail":
         raise RuntimeError("a bug")
-    if cfg.objective.kind == "return_and_bytes":
+    if cfg.objective.part.name == "return_and_bytes":
         return cfg.threshold.activation, 2**20
     return -math.inf if end == "too large" else cfg.threshold.activation
 

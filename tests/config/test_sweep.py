@@ -8,17 +8,16 @@ from typing import Any
 import pytest
 from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
-from omegaconf import DictConfig
 
 from rlmem.analysis.show.status import read_status
-from rlmem.config import CONF_DIR, compose, run_hydra
-from rlmem.config.objective import directions, objective_value
+from rlmem.config import CONF_DIR, run_hydra
+from rlmem.config.schema import TrainSettings
 from rlmem.config.sweep import at_once
-from rlmem.config.validate import check
 from rlmem.errors import UserError
+from tests.settings import settings
 
 
-def task(cfg: DictConfig) -> Any:
+def task(cfg: TrainSettings) -> Any:
     """Stand in for a training: seeds choose how it ends, until a file says that all is well."""
     Path(cfg.paths.output_dir, "ran").touch()
     if not Path("mended").exists():
@@ -161,10 +160,9 @@ SUMMARY = {"eval_return_mean": 12.0, "memory_bytes_peak": 2048}
     ],
 )
 def test_the_objective(overrides: list[str], value: Any) -> None:
-    cfg = compose("train", overrides)
-    check(cfg)
-    assert objective_value(cfg, SUMMARY) == value
-    assert (directions(cfg.objective.kind) == "maximize") == isinstance(value, float)
+    objective = settings(*overrides).objective.build()
+    assert objective.value(SUMMARY) == value
+    assert (objective.directions == "maximize") == isinstance(value, float)
 
 
 @pytest.mark.parametrize(
@@ -181,4 +179,4 @@ def test_the_objective(overrides: list[str], value: Any) -> None:
 )
 def test_an_objective_that_cannot_be(overrides: list[str], line: str) -> None:
     with pytest.raises(UserError, match=line):
-        check(compose("train", overrides))
+        settings(*overrides)

@@ -49,6 +49,7 @@ def test_a_ring_gives_back_the_continuous_actions_it_took(
     memory: str, storage: str, tmp_path: Path
 ) -> None:
     choice = [f"memory={memory}", f"memory/storage={storage}", "memory.capacity=40", "env=reacher"]
+    choice.append("agent.batch_size=32")
     if storage == "memmap":
         choice.append(f"memory.storage.directory={tmp_path}")
     spec = EnvSpec("x", "gym", 1, (3,), np.dtype(np.float32), 1, 0, 1, action_shape=(2,))

@@ -170,7 +170,7 @@ def test_fifos_hold_what_the_finished_run_beside_them_held(study: Study) -> None
     budgets = [settings(*job.overrides).memory for job in jobs]
     assert [memory.budget for memory in budgets] == [4321, None]
     assert budgets[1].capacity == 99  # not what the column says
-    assert {memory.storage.kind for memory in budgets} == {"dense"}
+    assert {memory.storage.part.name for memory in budgets} == {"dense"}
 
 
 def test_the_page_names_missing_fifos_of_both_kinds(study: Study) -> None:
