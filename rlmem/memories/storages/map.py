@@ -138,6 +138,7 @@ class MapStorage(ReplayStorage):
         self._empty()
 
     unit = "nodes"
+    _settings = (*ReplayStorage._settings, "_budget")
 
     @property
     def entries(self) -> int:

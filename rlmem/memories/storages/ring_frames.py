@@ -55,6 +55,8 @@ class RingFrames(ReplayStorage):
         self._saved: str | None = None  # token of the state that was saved or loaded last
         self._empty()
 
+    _settings = (*ReplayStorage._settings, "n_step", "gamma", "budget", "slot_bytes", "_evicted")
+
     # How frames are held: for the subclasses.
 
     kind = ""  # of storage; a state is of one kind
