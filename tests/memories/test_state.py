@@ -90,11 +90,13 @@ def test_a_memory_stays_as_it_is_whatever_becomes_of_its_state(case: str) -> Non
 # Arrays that may be shorter as far as a state can tell.
 FEWER = ("leaves", "recent", "order", "references", "exemplars.references")
 
+OPTIONAL = ("embedding.rotation", "alpha")
+
 
 def damaged(state: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """What is wrong -> the state with it, for each entry in several ways."""
     for name, value in state.items():
-        if name != "embedding.rotation":  # there is none before the space was turned
+        if name not in OPTIONAL:
             yield f"{name} is missing", {k: v for k, v in state.items() if k != name}
         if not isinstance(value, np.ndarray):
             yield f"{name} is a word", {**state, name: "word"}
