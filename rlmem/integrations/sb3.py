@@ -348,14 +348,6 @@ class CompressedReplayBuffer(ReplayBuffer):
         """Component -> bytes held now."""
         return {**self.storage.footprint(), "newest_stacks": self._newest.nbytes}
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "storage": self.storage.state_dict()}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self.storage = self._make_storage()
-        self.storage.load_state_dict(state["storage"])
-
 
 class FrameReplayBuffer(CompressedReplayBuffer):
     """`CompressedReplayBuffer` without the compression: each frame once, as it is."""

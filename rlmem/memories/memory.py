@@ -81,8 +81,15 @@ class ReplayMemory:
             a_slot = sum(part.bytes_a_slot() for part in (sampler, *self.transforms))
             fixed = sum(part.fixed_bytes() for part in self.transforms)
             storage.limit_bytes(budget - own - fixed, a_slot)
+        self._share_generator()
+
+    def _share_generator(self) -> None:
         for part in self._parts().values():
             part._rng = self.generator
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._share_generator()  # which TorchRL's parts leave out of their copies
 
     def _parts(self) -> dict[str, Any]:
         transforms = {part.name: part for part in self.transforms}

@@ -1,6 +1,7 @@
 """States of all parts: copies of what they hold, taken over whole or refused."""
 
 import copy
+import pickle
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
@@ -89,11 +90,13 @@ def test_a_memory_stays_as_it_is_whatever_becomes_of_its_state(case: str) -> Non
 # Arrays that may be shorter as far as a state can tell.
 FEWER = ("leaves", "recent", "order", "references", "exemplars.references")
 
+OPTIONAL = ("embedding.rotation", "alpha")
+
 
 def damaged(state: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """What is wrong -> the state with it, for each entry in several ways."""
     for name, value in state.items():
-        if name != "embedding.rotation":  # there is none before the space was turned
+        if name not in OPTIONAL:
             yield f"{name} is missing", {k: v for k, v in state.items() if k != name}
         if not isinstance(value, np.ndarray):
             yield f"{name} is a word", {**state, name: "word"}
@@ -175,13 +178,33 @@ def test_any_run_of_writes_and_loads_ends_as_the_writes_that_count(
     assert_goes_on_as(memory, twin, blocks)
 
 
-def large(kind: str) -> tuple[ReplayMemory, tuple[int, ...]]:
+@each_case
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda it: pickle.loads(pickle.dumps(it))])
+def test_a_copy_goes_on_as_the_memory_and_leaves_it_alone(case: str, copied: Any) -> None:
+    memory, twin, blocks = filled(case), filled(case), CASES[case][1]
+    other = copied(memory)
+    assert_goes_on_as(other, twin, blocks)
+    assert_goes_on_as(memory, copied(filled(case)), blocks)
+
+
+@pytest.mark.parametrize("kind", ["dense", "frames", "memmap", "compressed", "map"])
+def test_a_copy_takes_what_is_held_and_not_the_capacity(kind: str) -> None:
+    memory, shape = large(kind, 10**6)
+    memory.extend(RandomEnvs(np.random.default_rng(0), shape, np.uint8).block(50))
+    held = sum(memory.storage.footprint().values())
+    assert len(pickle.dumps(memory.storage)) < 1.1 * held + 50_000
+    loaded = copy.deepcopy(memory.storage)
+    assert loaded.footprint() == memory.storage.footprint()
+    loaded.check_valid()
+
+
+def large(kind: str, capacity: int) -> tuple[ReplayMemory, tuple[int, ...]]:
     """An empty memory and the shape of its frames."""
     if kind != "map":
-        storage = make(kind, 5000, shape := (1, 40, 40))
+        storage = make(kind, capacity, shape := (1, 40, 40))
         return ReplayMemory(storage, UniformSampler(), RingWriter(), seed=0), shape
     shape = (1, 128, 128)
-    storage = MapStorage(2500, shape, np.uint8, 16, num_actions=2)
+    storage = MapStorage(capacity, shape, np.uint8, 16, num_actions=2)
     embedding = RandomProjection(shape, 16, seed=1, scale_input=1 / 255)
     options: dict[str, Any] = {"stack": 1, "num_envs": 1, "metric_scale": 1.0, "links": False}
     writer = GWRWriter(1.0, 1.0, embedding=embedding, **options)
@@ -194,7 +217,7 @@ def test_saving_and_loading_take_no_second_copy(
 ) -> None:
     monkeypatch.setattr(checkpoint, "PIECE", 2**18)
     monkeypatch.setattr(serialize, "_BLOCK", 2**16)
-    (memory, shape), (other, _) = large(kind), large(kind)
+    (memory, shape), (other, _) = large(kind, 2500), large(kind, 2500)
     envs = RandomEnvs(np.random.default_rng(0), shape, np.uint8, end=0.0)
     for _ in range(25):
         memory.extend(envs.block(100))

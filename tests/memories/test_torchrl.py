@@ -1,6 +1,7 @@
 """The parts inside TorchRL's own buffers, and the memories as a library of their own."""
 
 import copy
+import pickle
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from torchrl.data.replay_buffers.writers import RoundRobinWriter
 
 from rlmem.memories import (
     CombinedSampler,
+    CompressedFrameStorage,
     FrameStorage,
     GWRWriter,
     Identity,
@@ -212,6 +214,23 @@ def test_a_buffers_state_can_be_kept_while_it_goes_on(buffer_class: Any, kind: s
         assert_equal(dict(state[part]), dict(kept[part]), part)
     buffer.load_state_dict(state)
     assert_go_on_alike(buffer, twin)
+
+
+def as_it_is(sample: Any) -> Any:
+    return sample
+
+
+@each_buffer
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda it: pickle.loads(pickle.dumps(it))])
+def test_a_copied_buffer_goes_on_as_the_buffer(buffer_class: Any, copied: Callable) -> None:
+    storage = CompressedFrameStorage(CAPACITY, FRAME, stack=4)
+    options = {"sampler": PrioritizedSampler(CAPACITY), "writer": RingWriter(), "batch_size": 8}
+    buffer = buffer_class(storage=storage, collate_fn=as_it_is, **options)
+    buffer.extend(block(50))
+    other = copied(buffer)
+    for each in (buffer, other):  # TorchRL leaves the generator out of a copy
+        each.set_rng(torch.Generator().manual_seed(3))
+    assert_go_on_alike(other, buffer)
 
 
 @each_buffer

@@ -8,7 +8,7 @@ oldest first.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -180,6 +180,26 @@ class ReplayStorage(Stateful, Storage):
     unit = "transitions"  # what the capacity counts
     compresses = False  # whether its projected bytes are a bound that data seldom reach
     device = torch.device("cpu")  # of what is sampled
+    _made_of: tuple[tuple, dict[str, Any]]  # the constructor's arguments
+
+    _settings: tuple[str, ...] = ("_attached_entities_list",)  # what else a copy takes over
+
+    def __new__(cls, *arguments: Any, **options: Any) -> Self:
+        storage = super().__new__(cls)
+        storage._made_of = arguments, options
+        return storage
+
+    def __getstate__(self) -> dict[str, Any]:
+        # For pickle and deepcopy. Not the arrays, which have room for the whole capacity.
+        state = {name: v() if callable(v) else v for name, v in self.state_views().items()}
+        settings = {name: getattr(self, name) for name in self._settings}
+        return {"made_of": self._made_of, "settings": settings, "state": state}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._made_of = arguments, options = state["made_of"]
+        self.__init__(*arguments, **options)
+        vars(self).update(state["settings"])
+        self.load_state_dict(state["state"])
 
     def __len__(self) -> int:
         raise NotImplementedError

@@ -140,6 +140,7 @@ class MapStorage(ReplayStorage):
         self._empty()
 
     unit = "nodes"
+    _settings = (*ReplayStorage._settings, "_budget")
 
     @property
     def entries(self) -> int:

@@ -80,6 +80,8 @@ class RingFrames(ReplayStorage):
         self._saved: str | None = None  # token of the state that was saved or loaded last
         self._empty()
 
+    _settings = (*ReplayStorage._settings, "n_step", "gamma", "budget", "slot_bytes", "_evicted")
+
     # Which slots hold a transition.
 
     def __len__(self) -> int:

@@ -68,9 +68,7 @@ class _Prioritized(ReplaySampler, TorchRLPrioritizedSampler):
         return cls(capacity, **asdict(settings))  # pyright: ignore[reportArgumentType]
 
     reduction = "max"
-    # Plain attributes in place of TorchRL's properties, which reach into its trees.
-    alpha: float = 0.6
-    beta: float = 0.4
+    # In place of TorchRL's property, which reaches into its trees.
     device: torch.device | str | None = None
 
     def __init__(
@@ -86,10 +84,40 @@ class _Prioritized(ReplaySampler, TorchRLPrioritizedSampler):
         self._storage = None
         self._rng = None
         self.capacity = capacity
-        self.alpha, self.eps = alpha, eps
+        self._alpha, self.eps = _exponent("alpha", alpha), eps
         self.beta_start, self.beta_end, self.beta_steps = beta_start, beta_end, beta_steps
         self.beta = beta_start
         self._largest = 1.0
+
+    @property
+    def alpha(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Exponent of the priorities. What is set (a number or a tensor of one, 0 or more) holds
+        for all items at once, at a cost of O(items). With 0, priorities are forgotten: raised
+        again, it counts every item as new.
+
+        Raises:
+            ValueError: it is negative or not finite.
+        """
+        return self._alpha
+
+    @alpha.setter
+    def alpha(self, alpha: Any) -> None:
+        before, self._alpha = self._alpha, _exponent("alpha", alpha)
+        if self._alpha != before:
+            self._reweigh(before)
+
+    @property
+    def beta(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Exponent of the importance weights; a number or a tensor of one, 0 or more.
+
+        Raises:
+            ValueError: it is negative or not finite.
+        """
+        return self._beta
+
+    @beta.setter
+    def beta(self, beta: Any) -> None:
+        self._beta = _exponent("beta", beta)
 
     @property
     def default_priority(self) -> float:
@@ -172,22 +200,40 @@ class _Prioritized(ReplaySampler, TorchRLPrioritizedSampler):
     def _set(self, index: np.ndarray, priority: np.ndarray) -> None:
         raise NotImplementedError
 
+    def _reweigh(self, before: float) -> None:
+        """Let a new alpha, `before` until now, hold for all items."""
+        raise NotImplementedError
+
     def state_views(self) -> State:
-        return {"max_priority": self._largest, "beta": self.beta}
+        return {"max_priority": self._largest, "alpha": self.alpha, "beta": self.beta}
 
     def check_state(self, state: State) -> None:
-        for name in ("max_priority", "beta"):
-            number_of(state, name)
+        number_of(state, "max_priority")
+        _exponent("beta", number_of(state, "beta"))
+        if "alpha" in state:  # if not, its weights are of this sampler's alpha
+            _exponent("alpha", number_of(state, "alpha"))
 
     def take_over(self, state: State) -> None:
         self._largest = float(state["max_priority"])
-        self.beta = float(state["beta"])
+        self.alpha, self.beta = state.get("alpha", self.alpha), state["beta"]
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__.copy()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(alpha={self.alpha}, beta={self.beta:.3f}, eps={self.eps})"
+
+
+def _exponent(name: str, value: Any) -> float:
+    """A number or a tensor of one as a float.
+
+    Raises:
+        ValueError: it is negative or not finite.
+    """
+    exponent = float(value)
+    if not 0.0 <= exponent < np.inf:
+        raise ValueError(f"{name}={exponent}: give 0 or more; 1 is usual at most")
+    return exponent
 
 
 @part("memory/sampler", "prioritized", settings=PrioritizedSettings)
@@ -226,6 +272,15 @@ class PrioritizedSampler(_Prioritized):
             self._tree.update(index, weight)
         else:
             self._tree.update(*(torch.from_numpy(a).to(self.device) for a in (index, weight)))
+
+    def _reweigh(self, before: float) -> None:
+        leaves = self._tree.leaves()[: self._tree.used]
+        held = leaves > 0  # 0: no item, or one that must not be drawn
+        if before:
+            weights = leaves ** (self.alpha / before)
+        else:
+            weights = (self._largest + self.eps) ** self.alpha
+        self._tree.load_leaves(np.where(held, weights, 0.0))
 
     def sample(self, storage: Storage, batch_size: int) -> tuple[torch.Tensor, dict]:
         """Indices int64 [batch_size] and `priority_weight` float32 [batch_size].
@@ -351,6 +406,9 @@ class RankSampler(_Prioritized):
         index = torch.from_numpy(self._heap.item_at(rank.numpy()))
         probability = (rank + 1).to(torch.float64).pow(-self.alpha)
         return index, self._info(probability)
+
+    def _reweigh(self, before: float) -> None:
+        self._cdf = torch.empty(0, dtype=torch.float64)  # of the next draw
 
     def remove(self, index: np.ndarray) -> None:
         """Take slots out of the ranking."""

@@ -147,11 +147,14 @@ class NewestSampler(ReplaySampler):
         first = later.max() - later
         return newest[first[:, None] + np.arange(batch_size)], {}
 
-    def state_dict(self) -> State:
+    def state_views(self) -> State:
         return {"rows": self._rows}
 
-    def load_state_dict(self, state_dict: State) -> None:
-        self._rows = int(state_dict.get("rows", 0))
+    def check_state(self, state: State) -> None:
+        number_of(state, "rows")
+
+    def take_over(self, state: State) -> None:
+        self._rows = int(state["rows"])
 
 
 @part("memory/sampler", "latest")

@@ -1,10 +1,12 @@
 """The samplers: what they draw, how often, and with which weights."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torchrl.data.replay_buffers.scheduler import LinearScheduler
 
 from rlmem.memories import (
     CombinedSampler,
@@ -210,6 +212,99 @@ def test_of_a_transition_drawn_twice_the_last_td_error_stands(kind: Any) -> None
     once.update_priority(torch.tensor([5, 2]), torch.tensor([0.5, 0.1]))
     key = "leaves" if kind is PrioritizedSampler else "priority"
     np.testing.assert_array_equal(twice.state_dict()[key], once.state_dict()[key])
+
+
+PRIORITIZED = {
+    "proportional": PrioritizedSampler,
+    "on a device": partial(PrioritizedSampler, device="cpu"),
+    "rank": partial(RankSampler, sort_every=7),
+}
+each_prioritized = pytest.mark.parametrize("kind", PRIORITIZED)
+
+
+def learned(kind: str, alpha: float, capacity: int = 64) -> Any:
+    """A sampler of N items, of which some have priorities and two were removed."""
+    sampler, rng = seeded(PRIORITIZED[kind](capacity, alpha=alpha)), np.random.default_rng(0)
+    sampler.extend(torch.arange(N))
+    sampler.update_priority(torch.arange(0, N, 2), torch.from_numpy(rng.exponential(size=N // 2)))
+    sampler.remove(np.array([3, 4]))
+    return sampler
+
+
+def assert_draw_alike(sampler: Any, twin: Any) -> None:
+    storage = storage_of(N)
+    for _ in range(5):
+        (index, info), (expected, own) = (each.sample(storage, 32) for each in (sampler, twin))
+        assert torch.equal(index, expected)
+        torch.testing.assert_close(info["priority_weight"], own["priority_weight"])
+        for each in (sampler, twin):
+            each.update_priority(index, torch.linspace(0, 3, 32))
+    sampler.check_valid()
+
+
+@each_prioritized
+@pytest.mark.parametrize("alphas", [(0.9, 0.4), (0.3, 1.0), (0.6, 0.2, 0.8, 0.6), (0.7, 0.0)])
+def test_a_new_alpha_holds_for_what_has_priorities_already(
+    kind: str, alphas: tuple[float, ...]
+) -> None:
+    first, *others = alphas
+    sampler, twin = learned(kind, first), learned(kind, others[-1])
+    sampler.sample(storage_of(N), 8)
+    seeded(sampler)
+    for alpha in others:
+        sampler.alpha = torch.tensor(alpha, dtype=torch.float64)
+    assert sampler.alpha == alphas[-1]
+    assert_draw_alike(sampler, twin)
+
+
+@pytest.mark.parametrize("kind", ["proportional", "on a device"])
+def test_an_alpha_raised_from_0_counts_all_items_as_new(kind: str) -> None:
+    sampler = learned(kind, 0.0)
+    sampler.alpha = 0.5
+    leaves = sampler.state_dict()["leaves"][:N]
+    wanted = np.full(N, np.sqrt(sampler.default_priority + sampler.eps))
+    wanted[[3, 4]] = 0.0
+    np.testing.assert_allclose(leaves, wanted)
+
+
+@each_prioritized
+@pytest.mark.parametrize("name", ["alpha", "beta"])
+@pytest.mark.parametrize("bad", [-1.0, float("nan"), float("inf"), torch.tensor(-0.1)])
+def test_an_exponent_that_is_negative_or_not_finite_is_refused(
+    kind: str, name: str, bad: Any
+) -> None:
+    sampler, twin = learned(kind, 0.6), learned(kind, 0.6)
+    with pytest.raises(ValueError, match=f"{name}=.*: give 0 or more"):
+        setattr(sampler, name, bad)
+    with pytest.raises(ValueError, match="give 0 or more"):
+        PRIORITIZED[kind](8, **{"alpha": bad} if name == "alpha" else {"beta_start": bad})
+    assert_draw_alike(sampler, twin)
+
+
+@each_prioritized
+def test_a_state_brings_the_alpha_of_its_weights(kind: str) -> None:
+    sampler, other = learned(kind, 0.9), learned(kind, 0.6)
+    sampler.alpha = 0.4
+    other.load_state_dict(sampler.state_dict())
+    assert other.alpha == 0.4
+    assert_draw_alike(seeded(other), seeded(sampler))
+
+
+@each_prioritized
+@pytest.mark.parametrize("name", ["alpha", "beta"])
+@pytest.mark.parametrize("first", [0.2, torch.tensor(0.2)])
+def test_torchrls_schedulers_move_the_exponents(kind: str, name: str, first: Any) -> None:
+    sampler, storage = learned(kind, 0.6), storage_of(N)
+    setattr(sampler, name, first)
+    scheduler = LinearScheduler(sampler, name, final_value=torch.tensor(0.9), num_steps=10)
+    for _ in range(12):
+        scheduler.step()
+        index, _ = sampler.sample(storage, 8)
+        sampler.update_priority(index, torch.rand(8))
+        sampler.check_valid()
+    assert getattr(sampler, name) == pytest.approx(0.9)
+    save = sampler.state_dict()
+    assert all(isinstance(v, np.ndarray | float | int) for v in save.values())
 
 
 @pytest.mark.parametrize(
