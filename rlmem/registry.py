@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from rlmem.errors import UserError, choose_from
-from rlmem.settings import Settings
 
 C = TypeVar("C")
 
@@ -45,19 +44,22 @@ class Part:
     Attributes:
         cls: a class with `build(settings, ...)`, and with `check(settings, run)` where it needs
             something of the other parts of a run.
-        settings: the dataclass of its keys.
+        settings: the dataclass of its keys; None: it has none.
         module: that declares it.
     """
 
     group: str
     name: str
     cls: Any
-    settings: type[Settings]
+    settings: Any
     module: str
 
 
-def part(group: str, *names: str, settings: type[Settings] = Settings) -> Callable[[C], C]:
+def part(group: str, *names: str, settings: Any = None) -> Callable[[C], C]:
     """Declare a class as the part of a group with these names.
+
+    Args:
+        settings: the dataclass of its keys (`rlmem.settings`); None: it has none.
 
     Raises:
         ValueError: another class has the name already.

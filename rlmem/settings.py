@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from typing import Any, ClassVar, TypeVar
 
+from rlmem import registry
 from rlmem.errors import UserError, choose_from, did_you_mean
 
 S = TypeVar("S")
@@ -271,8 +272,6 @@ def choose(
 def _chosen(
     group: str, name: str, values: Any, key: str, named_by: str, owner: str, lenient: bool
 ) -> Any:
-    from rlmem import registry
-
     option = f"{key.replace('.', '/')}={name}"
     if registry.is_elsewhere(group, name):
         works = " or ".join(registry.parts(group))
@@ -280,12 +279,13 @@ def _chosen(
             f"{option}: does not go with {owner}; use {option.removesuffix(name)}{works}"
         )
     part = registry.find(group, name, named_by)
-    needed = [f.name for f in fields(part.settings) if f.init and not has_default(f)]
+    keys = part.settings or Settings
+    needed = [f.name for f in fields(keys) if f.init and not has_default(f)]
     if lacking := [name for name in needed if name not in values]:
         raise UserError(
             f"{named_by}={name}: it needs {', '.join(lacking)} too; choose the group, {option}"
         )
-    return fill(part.settings, values, key, part=part, lenient=lenient)
+    return fill(keys, values, key, part=part, lenient=lenient)
 
 
 def all_parts(settings: Any) -> list["Settings"]:

@@ -100,6 +100,11 @@ class Learner(lightning.LightningModule):
         """Name -> (shape, dtype) of what `explore` gives of each transition beside its action."""
         return {}
 
+    def act(self, observation: np.ndarray, epsilon: float, rng: np.random.Generator) -> np.ndarray:
+        """What evaluation plays: actions [E, ...] for observations [E, ...], random ones with
+        probability `epsilon`."""
+        raise NotImplementedError
+
     def explore(
         self, observation: np.ndarray, epsilon: float, rng: np.random.Generator
     ) -> np.ndarray:

@@ -18,7 +18,7 @@ from omegaconf import OmegaConf
 from rlmem import registry
 from rlmem.config.schema import CONF_DIR
 from rlmem.registry import Part
-from rlmem.settings import has_default
+from rlmem.settings import Settings, has_default
 
 _MANY = ("logger", "callbacks")  # groups of which several options can be chosen at once
 
@@ -55,13 +55,19 @@ def _has_yaml(part: Part) -> bool:
 
 def option(part: Part) -> dict[str, Any]:
     """The content of a part's option, as a yaml of it would have it."""
-    keys = {f.name: _default(f) for f in fields(part.settings) if f.init and has_default(f)}
+    keys = {
+        f.name: _default(f) for f in fields(part.settings or Settings) if f.init and has_default(f)
+    }
     if part.group in _MANY:
         return {part.name: keys}
-    named = {"name": part.name} if "name" in {f.name for f in fields(part.settings)} else {}
-    extends = [part.settings.extends] if part.settings.extends else []
+    named = (
+        {"name": part.name} if "name" in {f.name for f in fields(part.settings or Settings)} else {}
+    )
+    extends = [(part.settings or Settings).extends] if (part.settings or Settings).extends else []
     chosen = [
-        {f.name: f.metadata["option"]} for f in fields(part.settings) if f.metadata.get("option")
+        {f.name: f.metadata["option"]}
+        for f in fields(part.settings or Settings)
+        if f.metadata.get("option")
     ]
     return {"defaults": [*extends, *chosen, "_self_"], **named, "kind": part.name, **keys}
 

@@ -14,7 +14,7 @@ from rlmem import registry
 from rlmem.config.errors import explain, goes_with
 from rlmem.config.schema import EvaluateSettings, TrainSettings
 from rlmem.errors import UserError
-from rlmem.settings import UnknownKeyError, all_parts, fill
+from rlmem.settings import Settings, UnknownKeyError, all_parts, fill
 
 
 def check(cfg: DictConfig) -> TrainSettings:
@@ -137,7 +137,7 @@ def _example(cfg: DictConfig, key: str) -> str:
     known = registry.parts(group.replace(".", "/"))
     for kind in chosen:
         if kind in known:
-            for f in fields(known[kind].settings):
+            for f in fields(known[kind].settings or Settings):
                 if f.name == name and f.metadata.get("example"):
                     return f.metadata["example"]
     return "..."
