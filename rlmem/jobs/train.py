@@ -25,17 +25,15 @@ from rlmem.callbacks.signals import StopOnSignal
 from rlmem.callbacks.targets import target_updates
 from rlmem.config.objective import objective_value
 from rlmem.data.module import EnvStepDataModule
-from rlmem.data.rollout import EvaluationResult
 from rlmem.data.stream import EnvStepStream
 from rlmem.envs import EnvSpec, human_normalized_score
 from rlmem.errors import UserError
 from rlmem.jobs import build
 from rlmem.jobs.preflight import preflight
-from rlmem.jobs.resume import lock_run, resolve_run_dir, write_config
+from rlmem.jobs.resume import finished_summary, lock_run, resolve_run_dir, write_config
 from rlmem.jobs.summary import (
     git_commit,
     peak_rss_bytes,
-    read_summary,
     reset_peak_rss,
     versions,
     write_summary,
@@ -114,35 +112,30 @@ class Run:
         """Go on from the run's checkpoint, or start its files."""
         folder = find_checkpoint(self.run_dir)
         if folder is None:
-            self.recorder.open(0, seconds_before=0.0, cpu_seconds_before=0.0, bytes_peak=0)
+            self.recorder.open()
             return
         self.agent.to(self.trainer.strategy.root_device)
-        manifest = load_checkpoint(folder, self.agent, self.stream, self.diagnostics)
-        self.recorder.best_return = manifest["best_return"]
-        if manifest["last_evaluation"]:
-            self.recorder.last_evaluation = EvaluationResult(**manifest["last_evaluation"])
-        self.recorder.open(
-            manifest["env_steps"],
-            manifest["seconds"],
-            manifest.get("cpu_seconds", 0.0),
-            manifest["memory_bytes_peak"],
-        )
+        self.recorder.open(load_checkpoint(folder, self.agent, self.stream, self.diagnostics))
 
-    def fit(self) -> str:
-        """Train to the end or to a signal; the status."""
+    def fit(self) -> dict[str, Any]:
+        """Train to the end or to a signal; the summary."""
         self.trainer.fit(self.agent, datamodule=self.data)
         self.progress.close()
         self.agent.to(self.trainer.strategy.root_device)
         self.signals.arm(training=False)
         self.checkpointing.save(self.agent)
         if self.signals.received:
-            return "interrupted"
-        self.evaluation.evaluate(self.agent)
+            return self.summary("interrupted")
+        if self.recorder.evaluated_at < self.stream.env_steps:
+            self.evaluation.evaluate(self.agent)
+        # With the summary in it, this checkpoint alone says that the run is finished: whoever
+        # comes back to a run that was killed after it finds it there (`finished_summary`).
+        summary = self.summary("finished")
         keep = self.cfg.checkpoint.keep_memory_when_finished
-        self.checkpointing.save(self.agent, with_memory=keep)
-        return "finished"
+        self.checkpointing.save(self.agent, with_memory=keep, summary=summary)
+        return summary
 
-    def summary(self, status: str, error: str | None) -> dict[str, Any]:
+    def summary(self, status: str, error: str | None = None) -> dict[str, Any]:
         """The content of summary.json."""
         stream, recorder, spec = self.stream, self.recorder, self.stream.env.spec
         components = stream.memory.footprint()
@@ -237,8 +230,8 @@ def train(cfg: DictConfig) -> Any:
     output_dir = Path(cfg.paths.output_dir)
     multirun = HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN
     run_dir, resuming = resolve_run_dir(cfg, output_dir, multirun)
-    done = read_summary(run_dir)
-    if done and done["status"] == "finished" and _long_enough(cfg, done):
+    done = finished_summary(run_dir)
+    if done and _long_enough(cfg, done):
         print(f"finished already: {run_dir}")
         return objective_value(cfg, done)
     if cfg.trainer.accelerator == "gpu" and not torch.cuda.is_available():
@@ -255,9 +248,9 @@ def train(cfg: DictConfig) -> Any:
     (run_dir / "summary.json").unlink(missing_ok=True)  # of the segment that is gone on with
     if resuming:
         print(f"resumed at {run.stream.env_steps:,} env steps", flush=True)
-    status, error = "failed", None
+    status, error, summary = "failed", None, None
     try:
-        status = run.fit()
+        summary = run.fit()
     except BaseException as exc:
         # A second signal, or one in the final evaluation; Lightning makes it a SystemExit.
         if not (run.signals.received and isinstance(exc, KeyboardInterrupt | SystemExit)):
@@ -265,7 +258,7 @@ def train(cfg: DictConfig) -> Any:
             raise
         status = "interrupted"
     finally:
-        summary = run.summary(status, error)
+        summary = summary or run.summary(status, error)
         run.close(summary)
         lock.close()
     print(summary_table(summary))

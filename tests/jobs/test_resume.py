@@ -20,7 +20,7 @@ from tests.jobs.helpers import (
     assert_same_run,
     rows_of,
     run,
-    signal_at,
+    stopped,
     summary_of,
 )
 
@@ -58,15 +58,6 @@ Evaluation.evaluate = stop_and_evaluate
 from rlmem.cli import train_main
 train_main()
 """
-
-
-def stopped(monkeypatch: pytest.MonkeyPatch, env_steps: int, folder: Path, *overrides: str) -> None:
-    """A run that SIGTERM stops."""
-    with monkeypatch.context() as patch:
-        signal_at(patch, env_steps)
-        with pytest.raises(SystemExit) as end:
-            run(folder, *overrides)
-    assert end.value.code == 128 + signal.SIGTERM
 
 
 @pytest.fixture(scope="module")
