@@ -17,7 +17,7 @@ from rlmem.errors import UserError
 from rlmem.runs.resume import write_config
 from tests.settings import settings
 
-PLUGIN = '''
+PLUGIN = """
 from dataclasses import dataclass
 
 from rlmem.memories.replay import Replay, ReplaySettings
@@ -49,7 +49,7 @@ class Echo:
 @part("memory/sampler", "oldest")
 class Oldest:
     pass
-'''
+"""
 
 
 @pytest.fixture(autouse=True)
