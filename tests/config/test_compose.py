@@ -15,7 +15,18 @@ from rlmem.config import CONF_DIR
 from tests.settings import evaluate_settings, settings
 
 GWR = ("gwr", "gwr_plain", "gwr_released")
-MEMORIES = ("none", "uniform", "cer", "per", "per_rank", "her", "medqn_u", "medqn_r", *GWR)
+MEMORIES = (
+    "none",
+    "newest",
+    "uniform",
+    "cer",
+    "per",
+    "per_rank",
+    "her",
+    "medqn_u",
+    "medqn_r",
+    *GWR,
+)
 NEEDED = {
     "atari": "env.game=seaquest",
     "gym": "env.id=CartPole-v1",
@@ -94,7 +105,12 @@ def test_every_memory_composes_with_its_own_capacity(memory: str) -> None:
     env = "bit_flip" if memory == "her" else "minatar_breakout"
     cfg = resolved(f"memory={memory}", f"env={env}")
     assert cfg.memory.name == memory
-    small = {"none": cfg.agent.batch_size, "medqn_u": cfg.agent.batch_size, "medqn_r": 10_000}
+    small = {
+        "none": cfg.agent.batch_size,
+        "newest": cfg.agent.batch_size,
+        "medqn_u": cfg.agent.batch_size,
+        "medqn_r": 10_000,
+    }
     assert cfg.memory.capacity == small.get(memory, cfg.env.recommended.capacity)
 
 
