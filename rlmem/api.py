@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas
 
-from rlmem.cli import repeat_overrides
+from rlmem.cli import repeat_overrides, spin_briefly
 from rlmem.config import check, check_evaluate, check_output_dir, compose
 from rlmem.config.run_directory import run_settings
 from rlmem.config.schema import TrainSettings
@@ -117,6 +117,7 @@ def train(overrides: Sequence[str] = (), *, run_dir: str | Path | None = None) -
     settings = check(cfg)
     settings.overrides = given
     check_output_dir(settings.paths.output_dir, "run_dir", "run_dir='outputs/mine'")
+    spin_briefly()
     from rlmem.runs.train import train_run
 
     path, _ = train_run(settings)

@@ -22,6 +22,14 @@ def _evaluate(cfg: Any) -> None:
     evaluate(cfg)
 
 
+def spin_briefly() -> None:
+    """Let OpenMP's threads sleep once they have waited some ten microseconds for each other, so
+    that runs side by side do not spin each other's time away; before torch is imported. What the
+    environment says already stands."""
+    if "torch" not in sys.modules:
+        os.environ.setdefault("GOMP_SPINCOUNT", "10000")
+
+
 def repeat_overrides(argv: list[str]) -> list[str]:
     """Complete `resume=<run directory>` by the overrides that the run had last.
 
@@ -98,6 +106,7 @@ def _study(name: str, only: str, workers: int) -> int:
 
 def train_main() -> None:
     """`python train.py` and `rlmem-train`."""
+    spin_briefly()
     try:
         argv = repeat_overrides(sys.argv[1:])
     except UserError as error:
@@ -108,4 +117,5 @@ def train_main() -> None:
 
 def evaluate_main() -> None:
     """`python evaluate.py` and `rlmem-evaluate`."""
+    spin_briefly()
     sys.exit(run_hydra(_evaluate, "evaluate"))

@@ -137,6 +137,7 @@ def _save_checkpoint(
         "rlmem": __version__,
         "env_steps": stream.env_steps,
         "grad_steps": agent.grad_steps,
+        "threads": torch.get_num_threads(),
         "memory_saved": with_memory,
         **recorder.state_dict(),
         "summary": summary,

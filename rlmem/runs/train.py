@@ -37,8 +37,7 @@ from rlmem.runs.summary import (
     versions,
     write_summary,
 )
-
-TORCH_THREADS = torch.get_num_threads()  # of the process, before a job of a sweep changes it
+from rlmem.runs.threads import choose_threads
 
 
 class Run:
@@ -191,15 +190,6 @@ class Run:
         self.signals.restore()
 
 
-def useful_threads(agent: torch.nn.Module) -> int:
-    """Threads that torch gains from: the cores where a network says so, else one.
-
-    A second thread does nothing for an MLP on batches of 64, and spins while other runs of a
-    sweep wait for the core.
-    """
-    return TORCH_THREADS if any(getattr(m, "many_threads", False) for m in agent.modules()) else 1
-
-
 def _quiet() -> None:
     """Silence what Lightning says about training loops that are not ours."""
     import logging
@@ -248,7 +238,7 @@ def train_run(cfg: TrainSettings) -> tuple[Path, dict[str, Any]]:
     reset_peak_rss()
     run = Run(cfg, run_dir)
     lock = lock_run(run_dir)
-    torch.set_num_threads(cfg.trainer.threads or useful_threads(run.agent))
+    torch.set_num_threads(choose_threads(cfg.trainer.threads, run.agent, run_dir))
     # Adam's moments fade into denormal numbers, which cost a small network a tenth of its speed.
     torch.set_flush_denormal(True)
     print(f"run directory: {run_dir}")

@@ -1,0 +1,51 @@
+"""How many threads torch computes with, so that runs side by side share the cores.
+
+Two threads of one computation wait for each other many times in an update. OpenMP lets them wait by
+spinning, which is fastest on an idle machine; beside other runs they spin away the time in which
+the thread that they wait for could run, and two runs on two cores fell to a twentieth. So a run
+takes only cores that are free when it starts, and `rlmem.cli.spin_briefly` bounds the spinning.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import psutil
+import torch
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
+
+from rlmem.callbacks.checkpoint import find_checkpoint, read_manifest
+from rlmem.config.sweep import at_once
+
+TORCH_THREADS = torch.get_num_threads()  # of the process, before a job of a sweep changes it
+LOOK_SECONDS = 0.5
+MOST_JOBS = 10**6
+
+
+def choose_threads(asked: int | None, agent: torch.nn.Module, run_dir: Path) -> int:
+    """Threads for a run.
+
+    Args:
+        asked: `trainer.threads`; None chooses: what the run had before, as sums depend on it to
+            the last bit; one for networks that gain nothing from more; else the free cores, in a
+            sweep divided among the jobs at once.
+    """
+    if asked is not None:
+        return asked
+    folder = find_checkpoint(run_dir)
+    before = read_manifest(folder).get("threads") if folder else None
+    if isinstance(before, int) and 1 <= before <= 1024:
+        return before
+    if not any(getattr(module, "many_threads", False) for module in agent.modules()):
+        return 1
+    if HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN:
+        hydra: Any = HydraConfig.get()
+        return max(1, TORCH_THREADS // max(1, at_once(hydra, MOST_JOBS)))
+    return max(1, min(TORCH_THREADS, free_cores()))
+
+
+def free_cores() -> int:
+    """Cores that nobody used in the last moment, at least 1."""
+    cores = psutil.cpu_count() or 1
+    busy = psutil.cpu_percent(interval=LOOK_SECONDS) / 100 * cores
+    return max(1, round(cores - busy))
