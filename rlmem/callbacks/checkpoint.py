@@ -8,7 +8,6 @@ in the middle leaves the previous one valid.
 import json
 import os
 import shutil
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +21,11 @@ from rlmem.callbacks.diagnostics import ReplayDiagnostics
 from rlmem.callbacks.records import Recorder
 from rlmem.collect.collector import EnvStepStream
 from rlmem.errors import UserError
-from rlmem.memories.base.serialize import State, load_state, save_state
+from rlmem.memories.base.serialize import State, link, load_state, save_state
 from rlmem.version import __version__
 
 FORMAT = 2
+BEST = "best.ckpt"
 README = """A checkpoint of rlmem: `python train.py resume=<run directory>` goes on from here.
 
 manifest.json          counters; written last, so its presence says the checkpoint is complete
@@ -37,6 +37,7 @@ memory/                the replay memory (large; absent in a finished run): stat
                        checksums, and .npy arrays; rows-, chunks- and data-<from>-<to> never
                        change once written, and are links to those of the checkpoint before
 diagnostics/           what metrics.csv needs to go on with sampled_fraction and the like
+best.ckpt              the best model of the evaluations so far (a link)
 """
 
 
@@ -82,15 +83,24 @@ def _load_random_state(folder: Path, agent: Any) -> None:
 
 
 def save_checkpoint(
-    folder: Path, agent: Any, stream: EnvStepStream, recorder: Recorder, *, with_memory: bool
+    folder: Path,
+    agent: Any,
+    stream: EnvStepStream,
+    recorder: Recorder,
+    *,
+    with_memory: bool,
+    summary: dict[str, Any] | None = None,
 ) -> None:
     """Write a checkpoint to `folder` in place of the one that is there.
+
+    Args:
+        summary: of a run that is finished with this.
 
     Raises:
         UserError: it cannot be written; the one that is there stays.
     """
     try:
-        _save_checkpoint(folder, agent, stream, recorder, with_memory)
+        _save_checkpoint(folder, agent, stream, recorder, with_memory, summary)
     except OSError as error:
         shutil.rmtree(folder.with_name(folder.name + ".new"), ignore_errors=True)
         kept = "; the one before it is intact" if find_checkpoint(folder.parents[1]) else ""
@@ -100,7 +110,12 @@ def save_checkpoint(
 
 
 def _save_checkpoint(
-    folder: Path, agent: Any, stream: EnvStepStream, recorder: Recorder, with_memory: bool
+    folder: Path,
+    agent: Any,
+    stream: EnvStepStream,
+    recorder: Recorder,
+    with_memory: bool,
+    summary: dict[str, Any] | None,
 ) -> None:
     fresh, old = folder.with_name(folder.name + ".new"), folder.with_name(folder.name + ".old")
     shutil.rmtree(fresh, ignore_errors=True)
@@ -114,18 +129,17 @@ def _save_checkpoint(
         stream.memory.save(fresh / "memory", folder / "memory")
         if recorder.diagnostics:
             save_state(fresh / "diagnostics", recorder.diagnostics.state_views())
+    if recorder.best_return is not None and (best := folder.with_name(BEST)).exists():
+        link(best, fresh / BEST)
     (fresh / "README.txt").write_text(README)
     manifest = {
         "format": FORMAT,
         "rlmem": __version__,
         "env_steps": stream.env_steps,
         "grad_steps": agent.grad_steps,
-        "seconds": recorder.seconds,
-        "cpu_seconds": recorder.cpu_seconds,
-        "memory_bytes_peak": recorder.bytes_peak,
         "memory_saved": with_memory,
-        "best_return": recorder.best_return,
-        "last_evaluation": asdict(recorder.last_evaluation) if recorder.last_evaluation else None,
+        **recorder.state_dict(),
+        "summary": summary,
     }
     (fresh / "manifest.json").write_text(json.dumps(manifest, indent=2))
     shutil.rmtree(old, ignore_errors=True)
@@ -133,6 +147,14 @@ def _save_checkpoint(
         os.replace(folder, old)
     os.replace(fresh, folder)
     shutil.rmtree(old, ignore_errors=True)
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove what a killed save left beside a complete checkpoint."""
+    for suffix in (".new", ".old"):
+        other = folder.with_name(f"last{suffix}")
+        if other != folder:
+            shutil.rmtree(other, ignore_errors=True)
 
 
 def find_checkpoint(run_dir: Path) -> Path | None:
@@ -203,7 +225,17 @@ def load_checkpoint(
     except (OSError, ValueError, KeyError, EOFError, SafetensorError) as error:
         raise UserError(f"{folder} cannot be loaded: {error}") from None
     agent.grad_steps = manifest["grad_steps"]
+    _restore_best(folder, manifest["best_return"])
     return manifest
+
+
+def _restore_best(folder: Path, best_return: float | None) -> None:
+    """Put back the best model that a checkpoint knows: a later one belongs to what is forgotten."""
+    best = folder.with_name(BEST)
+    if best_return is None:
+        best.unlink(missing_ok=True)
+    elif (folder / BEST).exists():  # not in older checkpoints
+        link(folder / BEST, best)
 
 
 class Checkpointing(lightning.Callback):
@@ -223,10 +255,19 @@ class Checkpointing(lightning.Callback):
         self.stream, self.recorder = stream, recorder
         stream.due_every(every)
 
-    def save(self, agent: Any, *, with_memory: bool = True) -> None:
-        """Save now."""
+    def save(
+        self, agent: Any, *, with_memory: bool = True, summary: dict[str, Any] | None = None
+    ) -> None:
+        """Save now; see `save_checkpoint`."""
         self.recorder.write_episodes()  # a checkpoint must not be ahead of the files
-        save_checkpoint(self.folder, agent, self.stream, self.recorder, with_memory=with_memory)
+        save_checkpoint(
+            self.folder,
+            agent,
+            self.stream,
+            self.recorder,
+            with_memory=with_memory,
+            summary=summary,
+        )
 
     def save_if_best(self, agent: Any) -> None:
         """Keep the model of the best evaluation as checkpoints/best.ckpt (weights only)."""
@@ -234,7 +275,7 @@ class Checkpointing(lightning.Callback):
         if evaluation is None or (best is not None and evaluation.mean <= best):
             return
         self.recorder.best_return = evaluation.mean
-        path = self.folder.with_name("best.ckpt")
+        path = self.folder.with_name(BEST)
         path.parent.mkdir(parents=True, exist_ok=True)
         content = {
             "state_dict": agent.state_dict(),

@@ -64,11 +64,18 @@ class Evaluation(lightning.Callback):
         self.checkpointing.save_if_best(agent)
         return result
 
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        """Make up for an evaluation that a run was killed before, which now goes on for longer."""
+        self._evaluate_if_due(pl_module)
+
     def on_train_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Score at each multiple of `every`, except at the very end (which is scored anyway)."""
+        self._evaluate_if_due(pl_module)
+
+    def _evaluate_if_due(self, agent: Any) -> None:
         if self.every is None or self.stream.over:
             return
-        if self.stream.crossed(self.every):
-            self.evaluate(pl_module)
+        if self.stream.env_steps // self.every > self.recorder.evaluated_at // self.every:
+            self.evaluate(agent)

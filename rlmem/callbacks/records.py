@@ -5,10 +5,9 @@ counted in env steps. Rows are made at intervals from what the training step ret
 a step would halve the speed of a small network.
 """
 
-import csv
-import os
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,6 +15,7 @@ import lightning
 import numpy as np
 import torch
 
+from rlmem.callbacks.csv_file import CsvFile
 from rlmem.callbacks.diagnostics import ReplayDiagnostics
 from rlmem.collect.collector import EnvStepStream
 from rlmem.collect.rollout import EvaluationResult
@@ -23,6 +23,8 @@ from rlmem.registry import part
 
 EPISODE_COLUMNS = ["env_steps", "episode", "return", "length", "seconds"]
 EVALUATION_COLUMNS = ["env_steps", "episode", "return", "length"]
+METRICS, EPISODES, EVALUATIONS = "metrics.csv", "episodes.csv", "evaluations.csv"
+COLUMNS = {METRICS: None, EPISODES: EPISODE_COLUMNS, EVALUATIONS: EVALUATION_COLUMNS}
 TIMED = ("_us", "_per_second")
 
 
@@ -44,76 +46,15 @@ def files_only(settings: Any, run: Any, run_dir: Path, name: str) -> None:
     """No logger: the run's files are written whatever loggers are chosen."""
 
 
-class CsvFile:
-    """A CSV file that rows are appended to, flushed at each write.
-
-    Args:
-        path: of the file.
-        columns: None: those of the first row; a column that comes later is added to all rows.
-        keep_until: rows with more env_steps are dropped (they came after the checkpoint that a
-            resumed run starts from).
-    """
-
-    def __init__(self, path: Path, columns: Sequence[str] | None, keep_until: int) -> None:
-        self.path, self.fixed = path, columns is not None
-        self.columns = list(columns) if columns else None
-        self._make_anew(keep_until)
-
-    def _make_anew(self, keep_until: int = 2**63, more: Sequence[str] = ()) -> None:
-        """Write the file again, with further columns that its rows have no values of."""
-        kept: list[dict[str, str]] = []
-        if self.path.exists():
-            with self.path.open(newline="") as file:
-                reader = csv.DictReader(file)
-                self.columns = list(reader.fieldnames or []) or self.columns
-                kept = [row for row in reader if _whole(row) and _steps(row) <= keep_until]
-        if self.columns:
-            self.columns += more
-        # Written beside the old file and put in its place, so that no kill loses what was there.
-        fresh = self.path.with_suffix(".new")
-        with fresh.open("w", newline="") as file:
-            if self.columns:
-                writer = csv.DictWriter(file, self.columns, extrasaction="ignore")
-                writer.writeheader()
-                writer.writerows(kept)
-        os.replace(fresh, self.path)
-        self._file = self.path.open("a", newline="")
-
-    def write(self, rows: list[dict[str, Any]]) -> None:
-        """Append rows."""
-        if not rows:
-            return
-        first = not self.columns
-        self.columns = self.columns or list(rows[0])
-        if not self.fixed and (more := [name for name in rows[0] if name not in self.columns]):
-            self._file.close()
-            self._make_anew(more=more)
-        writer = csv.DictWriter(self._file, self.columns, extrasaction="ignore")
-        if first:
-            writer.writeheader()
-        writer.writerows(rows)
-        self._file.flush()
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
-
-
-def _whole(row: dict[str, Any]) -> bool:
-    """Whether a row has all its columns: a killed run can leave half a line."""
-    return None not in row.values() and None not in row
+def cut_files(run_dir: Path, saved: Mapping[str, Any]) -> None:
+    """Drop what a run's files hold beyond a checkpoint, of which the manifest is given."""
+    for name, columns in COLUMNS.items():
+        CsvFile(run_dir / name, columns, saved["env_steps"], saved["rows"][name]).close()
 
 
 def _shortened(value: Any, digits: int) -> Any:
     """A float with so many significant digits; anything else as it is."""
     return float(f"{value:.{digits}g}") if isinstance(value, float) else value
-
-
-def _steps(row: dict[str, str]) -> int:
-    try:
-        return int(row["env_steps"])
-    except ValueError:
-        return 2**63
 
 
 class Recorder(lightning.Callback):
@@ -141,25 +82,50 @@ class Recorder(lightning.Callback):
         self.bytes_peak = 0
         self.seconds_before = self.cpu_seconds_before = 0.0
         self.last_evaluation: EvaluationResult | None = None
+        self.evaluated_at = 0  # env steps of the last evaluation; 0: there was none
         self.best_return: float | None = None
         self._run_dir = run_dir
+        self._files: dict[str, CsvFile] = {}
         self._started, self._cpu_started = time.perf_counter(), time.process_time()
 
-    def open(
-        self, keep_until: int, seconds_before: float, cpu_seconds_before: float, bytes_peak: int
-    ) -> None:
-        """Open the files, dropping rows past `keep_until` env steps; call once before training."""
-        self.seconds_before, self.bytes_peak = seconds_before, bytes_peak
-        self.cpu_seconds_before = cpu_seconds_before
-        self._metrics = CsvFile(self._run_dir / "metrics.csv", None, keep_until)
-        self._episodes = CsvFile(self._run_dir / "episodes.csv", EPISODE_COLUMNS, keep_until)
-        self._evaluations = CsvFile(
-            self._run_dir / "evaluations.csv", EVALUATION_COLUMNS, keep_until
-        )
+    def open(self, saved: Mapping[str, Any] | None = None) -> None:
+        """Open the files; call once before training, with the stream as it goes on.
+
+        Args:
+            saved: `state_dict` of the checkpoint that the run goes on from: rows that it does not
+                know are dropped. None for a new run: all are.
+        """
+        keep: Mapping[str, int] = {}
+        if saved is not None:
+            self.seconds_before, self.bytes_peak = saved["seconds"], saved["memory_bytes_peak"]
+            self.cpu_seconds_before = saved.get("cpu_seconds", 0.0)
+            self.best_return = saved["best_return"]
+            if saved["last_evaluation"]:
+                self.last_evaluation = EvaluationResult(**saved["last_evaluation"])
+            # Older checkpoints do not count rows. Where theirs is the run's last step, what was
+            # scored there may have come after it: that is dropped and done again.
+            known = self.stream.env_steps - self.stream.over
+            self.evaluated_at = saved.get("evaluated_at", known)
+            keep = saved.get("rows", {})
+        for name, columns in COLUMNS.items():
+            until = self.evaluated_at if name == EVALUATIONS else self.stream.env_steps
+            self._files[name] = CsvFile(self._run_dir / name, columns, until, keep.get(name))
         self._started, self._cpu_started = time.perf_counter(), time.process_time()
         self._last_steps, self._last_seconds = self.stream.env_steps, self.seconds
         self._last_parts = dict(self.stream.seconds)
         self._last_grad_steps = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint keeps of the records, as JSON values; `open` takes it."""
+        return {
+            "seconds": self.seconds,
+            "cpu_seconds": self.cpu_seconds,
+            "memory_bytes_peak": self.bytes_peak,
+            "best_return": self.best_return,
+            "last_evaluation": asdict(self.last_evaluation) if self.last_evaluation else None,
+            "evaluated_at": self.evaluated_at,
+            "rows": {name: file.rows for name, file in self._files.items()},
+        }
 
     @property
     def seconds(self) -> float:
@@ -204,14 +170,14 @@ class Recorder(lightning.Callback):
             name: _shortened(value, 4 if name.endswith(TIMED) else 8)
             for name, value in columns.items()
         }
-        self._metrics.write([row])
+        self._files[METRICS].write([row])
         for logger in self.loggers:
             logger.log(row)
 
     def write_episodes(self) -> None:
         """Write the episodes that ended since the last call."""
         seconds = round(self.seconds, 3)
-        self._episodes.write(
+        self._files[EPISODES].write(
             [
                 dict(zip(EPISODE_COLUMNS, values, strict=True))
                 for e in self.stream.finished_episodes()
@@ -221,10 +187,10 @@ class Recorder(lightning.Callback):
 
     def write_evaluation(self, result: EvaluationResult) -> None:
         """Write the episodes of an evaluation and tell the loggers its mean and deviation."""
-        self.last_evaluation = result
         steps = self.stream.env_steps
+        self.last_evaluation, self.evaluated_at = result, steps
         pairs = zip(result.returns, result.lengths, strict=True)
-        self._evaluations.write(
+        self._files[EVALUATIONS].write(
             [
                 {"env_steps": steps, "episode": i, "return": value, "length": length}
                 for i, (value, length) in enumerate(pairs, start=1)
@@ -289,5 +255,5 @@ class Recorder(lightning.Callback):
     def close(self) -> None:
         """Write what is left and close the files."""
         self.write_episodes()
-        for file in (self._metrics, self._episodes, self._evaluations):
+        for file in self._files.values():
             file.close()

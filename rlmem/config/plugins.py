@@ -41,12 +41,17 @@ def load(arguments: Sequence[str]) -> list[str]:
         folder = Path(str(sys.modules[part.module].__file__)).parent / "conf"
         if (folder / part.group / f"{part.name}.yaml").is_file():
             folders.append(f"file://{folder}")
-        elif (CONF_DIR / part.group).is_dir() and not _has_yaml(part):
+        elif _is_group(part.group) and not _has_yaml(part):
             ConfigStore.instance().store(
                 group=part.group, name=part.name, node=option(part), provider=part.module
             )
     own = [f"hydra.searchpath=[{','.join(dict.fromkeys(folders))}]"] if folders else []
     return [*arguments, *own]
+
+
+def _is_group(group: str) -> bool:
+    """Whether the command line chooses among a group's parts; a key chooses among the others'."""
+    return group in _MANY or (CONF_DIR / group).is_dir()
 
 
 def _has_yaml(part: Part) -> bool:

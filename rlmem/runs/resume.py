@@ -8,11 +8,12 @@ from typing import IO, Any
 
 import yaml
 
-from rlmem.callbacks.checkpoint import find_checkpoint
+from rlmem.callbacks.checkpoint import find_checkpoint, read_manifest, remove_leftovers
+from rlmem.callbacks.records import cut_files
 from rlmem.config.run_directory import saved_config
 from rlmem.config.schema import TrainSettings
 from rlmem.errors import UserError
-from rlmem.runs.summary import read_summary
+from rlmem.runs.summary import read_summary, write_summary
 from rlmem.settings import free_keys
 
 
@@ -66,6 +67,29 @@ def lock_run(run_dir: Path) -> IO[str]:
             time.sleep(0.02)
     lock.close()
     raise UserError(f"{run_dir}: another process is training there; wait or stop it")
+
+
+def finished_summary(run_dir: Path) -> dict[str, Any] | None:
+    """The summary of a run that has finished, None of one that has not.
+
+    A run has finished when its last checkpoint says so. One that was killed after that, before
+    its summary.json, or when it was to go on for longer, is left here as it had finished.
+
+    Raises:
+        UserError: another process is training there, or the checkpoint cannot be read.
+    """
+    summary = read_summary(run_dir)
+    if summary and summary.get("status") == "finished":
+        return summary
+    folder = find_checkpoint(run_dir)
+    manifest = read_manifest(folder) if folder else {}
+    if folder is None or not (summary := manifest.get("summary")):
+        return None
+    with lock_run(run_dir):
+        cut_files(run_dir, manifest)
+        remove_leftovers(folder)
+        write_summary(run_dir, summary)
+    return summary
 
 
 def _is_locked(run_dir: Path) -> bool:

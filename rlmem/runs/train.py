@@ -23,18 +23,16 @@ from rlmem.callbacks.records import Recorder
 from rlmem.callbacks.signals import StopOnSignal
 from rlmem.collect.collector import EnvStepStream
 from rlmem.collect.module import EnvStepDataModule
-from rlmem.collect.rollout import EvaluationResult
 from rlmem.compiling import watched
 from rlmem.config.schema import TrainSettings
 from rlmem.envs import human_normalized_score
 from rlmem.errors import UserError
 from rlmem.runs import build
 from rlmem.runs.preflight import preflight
-from rlmem.runs.resume import lock_run, resolve_run_dir, write_config
+from rlmem.runs.resume import finished_summary, lock_run, resolve_run_dir, write_config
 from rlmem.runs.summary import (
     git_commit,
     peak_rss_bytes,
-    read_summary,
     reset_peak_rss,
     versions,
     write_summary,
@@ -53,6 +51,7 @@ class Run:
 
     def __init__(self, cfg: TrainSettings, run_dir: Path) -> None:
         self.cfg, self.run_dir = cfg, run_dir
+        self.git_commit = git_commit()  # of the code that runs, whatever is edited meanwhile
         env = build.build_env(cfg)
         self.agent: Any = build.build_agent(cfg, env.spec)
         memory = build.build_memory(cfg, env.spec, self.agent.columns())
@@ -109,22 +108,13 @@ class Run:
         """Go on from the run's checkpoint, or start its files."""
         folder = find_checkpoint(self.run_dir)
         if folder is None:
-            self.recorder.open(0, seconds_before=0.0, cpu_seconds_before=0.0, bytes_peak=0)
+            self.recorder.open()
             return
         self.agent.to(self.trainer.strategy.root_device)
-        manifest = load_checkpoint(folder, self.agent, self.stream, self.diagnostics)
-        self.recorder.best_return = manifest["best_return"]
-        if manifest["last_evaluation"]:
-            self.recorder.last_evaluation = EvaluationResult(**manifest["last_evaluation"])
-        self.recorder.open(
-            manifest["env_steps"],
-            manifest["seconds"],
-            manifest.get("cpu_seconds", 0.0),
-            manifest["memory_bytes_peak"],
-        )
+        self.recorder.open(load_checkpoint(folder, self.agent, self.stream, self.diagnostics))
 
-    def fit(self) -> str:
-        """Train to the end or to a signal; the status."""
+    def fit(self) -> dict[str, Any]:
+        """Train to the end or to a signal; the summary."""
         trainer, agent = self.cfg.trainer, self.cfg.agent
         grad_steps = (trainer.max_env_steps - self.stream.env_steps) // agent.train_every
         compile_update(self.agent, trainer.compile, grad_steps)
@@ -135,13 +125,17 @@ class Run:
         self.signals.arm(training=False)
         self.checkpointing.save(self.agent)
         if self.signals.received:
-            return "interrupted"
-        self.evaluation.evaluate(self.agent)
+            return self.summary("interrupted")
+        if self.recorder.evaluated_at < self.stream.env_steps:
+            self.evaluation.evaluate(self.agent)
+        # With the summary in it, this checkpoint alone says that the run is finished: whoever
+        # comes back to a run that was killed after it finds it there (`finished_summary`).
+        summary = self.summary("finished")
         keep = self.cfg.checkpoint.keep_memory_when_finished
-        self.checkpointing.save(self.agent, with_memory=keep)
-        return "finished"
+        self.checkpointing.save(self.agent, with_memory=keep, summary=summary)
+        return summary
 
-    def summary(self, status: str, error: str | None) -> dict[str, Any]:
+    def summary(self, status: str, error: str | None = None) -> dict[str, Any]:
         """The content of summary.json."""
         stream, recorder, spec = self.stream, self.recorder, self.stream.env.spec
         components = stream.memory.footprint()
@@ -182,7 +176,7 @@ class Run:
             "wall_seconds": seconds,
             "cpu_seconds": recorder.cpu_seconds,
             "versions": versions(),
-            "git_commit": git_commit(),
+            "git_commit": self.git_commit,
         }
 
     def close(self, summary: dict[str, Any]) -> None:
@@ -244,8 +238,8 @@ def train_run(cfg: TrainSettings) -> tuple[Path, dict[str, Any]]:
     output_dir = Path(cfg.paths.output_dir)
     multirun = HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN
     run_dir, resuming = resolve_run_dir(cfg, output_dir, multirun)
-    done = read_summary(run_dir)
-    if done and done["status"] == "finished" and _long_enough(cfg, done):
+    done = finished_summary(run_dir)
+    if done and _long_enough(cfg, done):
         print(f"finished already: {run_dir}")
         return run_dir, done
     if cfg.trainer.accelerator == "gpu" and not torch.cuda.is_available():
@@ -264,9 +258,9 @@ def train_run(cfg: TrainSettings) -> tuple[Path, dict[str, Any]]:
     (run_dir / "summary.json").unlink(missing_ok=True)  # of the segment that is gone on with
     if resuming:
         print(f"resumed at {run.stream.env_steps:,} env steps", flush=True)
-    status, error = "failed", None
+    status, error, summary = "failed", None, None
     try:
-        status = run.fit()
+        summary = run.fit()
     except BaseException as exc:
         # A second signal, or one in the final evaluation; Lightning makes it a SystemExit.
         if not (run.signals.received and isinstance(exc, KeyboardInterrupt | SystemExit)):
@@ -274,7 +268,7 @@ def train_run(cfg: TrainSettings) -> tuple[Path, dict[str, Any]]:
             raise
         status = "interrupted"
     finally:
-        summary = run.summary(status, error)
+        summary = summary or run.summary(status, error)
         run.close(summary)
         lock.close()
         torch.set_flush_denormal(False)

@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rlmem.callbacks.records import CsvFile
 from tests.runs.helpers import rows_of, summary_of
 
 # DESIGN.md, "What a run leaves": people's scripts read these.
@@ -21,56 +20,6 @@ SUMMARY_KEYS = {
     *("versions", "git_commit"),
 }
 VERSIONS = {"python", "torch", "torchrl", "lightning", "gymnasium", "ale_py", "rlmem"}
-
-
-def written(path: Path, *steps: int) -> None:
-    file = CsvFile(path, ["env_steps", "return"], keep_until=0)
-    file.write([{"env_steps": s, "return": 10.0 * s} for s in steps])
-    file.close()
-
-
-def test_a_resumed_file_drops_the_rows_after_the_checkpoint(tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
-    written(path, 100, 200, 300)
-    file = CsvFile(path, ["env_steps", "return"], keep_until=200)
-    file.write([{"env_steps": 250, "return": 1.0}])
-    file.close()
-    assert [row["env_steps"] for row in rows_of(path)] == ["100", "200", "250"]
-
-
-@pytest.mark.parametrize("torn", ["300", "3", "300,", '"30', "300,1.0,9"])
-def test_a_half_written_last_line_does_not_stop_a_resume(tmp_path: Path, torn: str) -> None:
-    path = tmp_path / "a.csv"
-    written(path, 100, 200)
-    with path.open("a") as file:
-        file.write(torn)
-    resumed = CsvFile(path, ["env_steps", "return"], keep_until=250)
-    resumed.write([{"env_steps": 300, "return": 3000.0}])
-    resumed.close()
-    assert [row["env_steps"] for row in rows_of(path)] == ["100", "200", "300"]
-
-
-def test_rows_are_on_disk_at_once(tmp_path: Path) -> None:
-    file = CsvFile(tmp_path / "a.csv", ["env_steps", "return"], keep_until=0)
-    file.write([{"env_steps": 1, "return": 2}])
-    assert (tmp_path / "a.csv").read_text().splitlines() == ["env_steps,return", "1,2"]
-    file.close()
-
-
-def test_a_column_that_comes_later_is_added_unless_the_columns_were_given(tmp_path: Path) -> None:
-    columns = ["env_steps", "loss"]
-    for name, given, more in (("open", None, True), ("fixed", columns, False)):
-        file = CsvFile(tmp_path / name, given, keep_until=0)
-        file.write([{"env_steps": 1, "loss": None}])
-        file.write([{"env_steps": 2, "loss": 0.5, "extra": 1}])
-        file.write([{"env_steps": 3, "loss": 0.25}])
-        file.close()
-        extra = [{"extra": ""}, {"extra": "1"}, {"extra": ""}] if more else [{}, {}, {}]
-        assert rows_of(tmp_path / name) == [
-            {"env_steps": "1", "loss": ""} | extra[0],
-            {"env_steps": "2", "loss": "0.5"} | extra[1],
-            {"env_steps": "3", "loss": "0.25"} | extra[2],
-        ]
 
 
 @pytest.mark.parametrize(

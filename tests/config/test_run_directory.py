@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from rlmem.errors import UserError
 from rlmem.runs.resume import write_config
 from tests.settings import settings
 
+STUDIES = Path(__file__).parents[2] / "studies"
 CANARY = "{_target_: pathlib.Path.touch, _args_: [{_target_: pathlib.Path, _args_: [canary]}]}"
 HOSTILE = [
     # Hydra's own settings: callbacks and launchers are imported, env_set changes PATH.
@@ -294,3 +296,13 @@ def test_a_saved_configuration_is_read_as_it_was_written(tmp_path: Path) -> None
     write_config(saved, tmp_path)
     assert run_settings(tmp_path, "run=x") == saved
     assert saved.env.kwargs == {"a": [1, None, 2.5]}
+
+
+@pytest.mark.parametrize("archive", sorted(STUDIES.glob("*/runs.zip")), ids=lambda p: p.parent.name)
+def test_runs_of_earlier_versions_are_read(archive: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(archive) as runs:
+        names = [name for name in runs.namelist() if name.endswith("/config.yaml")]
+        (tmp_path / "config.yaml").write_bytes(runs.read(names[0]))
+    run = run_settings(tmp_path, "run=x")
+    assert run.env.name == run.values["env"]["name"]
+    assert run.memory.part.name in ("replay", "none", "her", "medqn", "gwr")

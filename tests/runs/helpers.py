@@ -81,6 +81,15 @@ def signal_at(monkeypatch: pytest.MonkeyPatch, env_steps: int) -> None:
     monkeypatch.setattr(EnvStepStream, "_draw", draw_or_signal)
 
 
+def stopped(monkeypatch: pytest.MonkeyPatch, env_steps: int, folder: Path, *overrides: str) -> None:
+    """A run that SIGTERM stops."""
+    with monkeypatch.context() as patch:
+        signal_at(patch, env_steps)
+        with pytest.raises(SystemExit) as end:
+            run(folder, *overrides)
+    assert end.value.code == 128 + signal.SIGTERM
+
+
 def assert_same_run(left: Path, right: Path) -> None:
     """Two runs left the same rows and, bit for bit, the same checkpoint with its memory."""
     for name in ("metrics.csv", "episodes.csv", "evaluations.csv"):

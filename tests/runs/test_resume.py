@@ -19,7 +19,7 @@ from tests.runs.helpers import (
     assert_same_run,
     rows_of,
     run,
-    signal_at,
+    stopped,
     summary_of,
 )
 from tests.settings import settings
@@ -59,15 +59,6 @@ from rlmem.cli import train_main
 from tests.settings import settings
 train_main()
 """
-
-
-def stopped(monkeypatch: pytest.MonkeyPatch, env_steps: int, folder: Path, *overrides: str) -> None:
-    """A run that SIGTERM stops."""
-    with monkeypatch.context() as patch:
-        signal_at(patch, env_steps)
-        with pytest.raises(SystemExit) as end:
-            run(folder, *overrides)
-    assert end.value.code == 128 + signal.SIGTERM
 
 
 @pytest.fixture(scope="module")

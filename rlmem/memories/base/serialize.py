@@ -34,7 +34,7 @@ def save_state(
     if previous is not None:
         known = load_state(previous).files
         for name in reuse:
-            _link(previous / f"{name}.npy", folder / f"{name}.npy")
+            link(previous / f"{name}.npy", folder / f"{name}.npy")
             files[name] = known[name]
     for name, value in state.items():
         made = value() if callable(value) else value
@@ -101,6 +101,18 @@ def load_state(folder: Path) -> SavedState:
         raise ValueError(f"{path} is damaged ({error})") from None
 
 
+def link(source: Path, target: Path) -> None:
+    """Let two names stand for one file, in place of what the second was; a copy where the file
+    system has no links. Whoever changes such a file must write it anew."""
+    if target.exists() and source.samefile(target):
+        return
+    target.unlink(missing_ok=True)
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+
+
 def _write_array(path: Path, array: np.ndarray) -> dict[str, int]:
     path.unlink(missing_ok=True)  # another folder may hold a link to what is there
     with path.open("wb") as file:
@@ -137,16 +149,6 @@ def _verify(path: Path, expected: dict[str, int]) -> None:
         raise ValueError(f"{path} is damaged: {size} bytes in place of {expected['bytes']}")
     if crc != expected["crc32"]:
         raise ValueError(f"{path} is damaged: its checksum is wrong")
-
-
-def _link(source: Path, target: Path) -> None:
-    if target.exists() and source.samefile(target):
-        return
-    target.unlink(missing_ok=True)
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copyfile(source, target)
 
 
 def _to_disk(file: Any) -> None:

@@ -1,0 +1,89 @@
+"""A CSV file that a run appends rows to, and goes on with when it is resumed."""
+
+import csv
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+
+class CsvFile:
+    """A CSV file that rows are appended to, flushed at each write.
+
+    Args:
+        path: of the file.
+        until: rows with more env_steps are dropped (they came after the checkpoint that a resumed
+            run starts from).
+        keep: rows that stay at most, as some at the very step of the checkpoint may have come
+            after it; None where it does not say how many it knows.
+
+    Attributes:
+        rows: how many it holds.
+    """
+
+    def __init__(
+        self, path: Path, columns: Sequence[str] | None, until: int, keep: int | None = None
+    ) -> None:
+        self.path, self.fixed = path, columns is not None
+        self.columns = list(columns) if columns else None
+        self.rows = 0
+        self._make_anew(until, keep)
+
+    def _make_anew(
+        self, until: int = 2**63, keep: int | None = None, more: Sequence[str] = ()
+    ) -> None:
+        """Write the file again, with further columns that its rows have no values of."""
+        kept: list[dict[str, str]] = []
+        there: Sequence[str] = ()
+        if self.path.exists():
+            with self.path.open(newline="") as file:
+                reader = csv.DictReader(file)
+                there = reader.fieldnames or ()
+                kept = [row for row in reader if _whole(row) and _steps(row) <= until][:keep]
+        if kept:  # without a row, the header there may be half a line
+            self.columns = list(there)
+        if self.columns:
+            self.columns += more
+        self.rows = len(kept)
+        # Written beside the old file and put in its place, so that no kill loses what was there.
+        fresh = self.path.with_suffix(".new")
+        with fresh.open("w", newline="") as file:
+            if self.columns:
+                writer = csv.DictWriter(file, self.columns, extrasaction="ignore")
+                writer.writeheader()
+                writer.writerows(kept)
+        os.replace(fresh, self.path)
+        self._file = self.path.open("a", newline="")
+
+    def write(self, rows: list[dict[str, Any]]) -> None:
+        """Append rows; the first row ever names the columns if none were given, and a column that
+        comes later is then added to all rows."""
+        if not rows:
+            return
+        first = not self.columns
+        self.columns = self.columns or list(rows[0])
+        if not self.fixed and (more := [name for name in rows[0] if name not in self.columns]):
+            self._file.close()
+            self._make_anew(more=more)
+        writer = csv.DictWriter(self._file, self.columns, extrasaction="ignore")
+        if first:
+            writer.writeheader()
+        writer.writerows(rows)
+        self._file.flush()
+        self.rows += len(rows)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def _whole(row: dict[str, Any]) -> bool:
+    """Whether a row has all its columns: a killed run can leave half a line."""
+    return None not in row.values() and None not in row
+
+
+def _steps(row: dict[str, str]) -> int:
+    try:
+        return int(row["env_steps"])
+    except ValueError:
+        return 2**63

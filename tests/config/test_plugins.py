@@ -1,0 +1,135 @@
+"""Parts of somebody's own: named on the command line, configured by their settings or a yaml."""
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from hydra.core.config_store import ConfigStore
+
+from rlmem import registry
+from rlmem.config import run_hydra
+from rlmem.config.run_directory import run_settings
+from rlmem.config.schema import TrainSettings
+from rlmem.errors import UserError
+from rlmem.runs.resume import write_config
+from tests.settings import settings
+
+PLUGIN = """
+from dataclasses import dataclass
+
+from rlmem.memories.replay import Replay, ReplaySettings
+from rlmem.registry import part
+from rlmem.settings import Settings, setting
+
+
+@dataclass(kw_only=True)
+class ReservoirSettings(ReplaySettings):
+    share: float = setting(0.5, at_least=0, at_most=1, help="of new transitions that are kept")
+
+
+@part("memory", "reservoir", settings=ReservoirSettings)
+class Reservoir(Replay):
+    pass
+
+
+@dataclass
+class EchoSettings(Settings):
+    every: int = setting(10, at_least=1)
+
+
+@part("callbacks", "echo", settings=EchoSettings)
+class Echo:
+    def __init__(self, settings, run, run_dir):
+        self.every = settings.every
+
+
+@part("memory/sampler", "oldest")
+class Oldest:
+    pass
+"""
+
+
+@pytest.fixture(autouse=True)
+def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """`mine.py` in the current folder; what it declares is forgotten after the test."""
+    monkeypatch.chdir(tmp_path)
+    for room in registry.ROOMS:  # their modules declare their parts once, so before the copy
+        registry.parts(room)
+    monkeypatch.setattr(registry, "_parts", {g: dict(p) for g, p in registry._parts.items()})
+    monkeypatch.setattr(registry, "_opened", set(registry._opened))
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+    monkeypatch.setattr(ConfigStore.instance(), "repo", {**ConfigStore.instance().repo})
+    (tmp_path / "mine.py").write_text(PLUGIN)
+    yield tmp_path / "mine.py"
+    sys.modules.pop("mine", None)
+
+
+def given(*overrides: str) -> TrainSettings:
+    return settings("plugins=[mine]", *overrides)
+
+
+def test_a_part_without_a_yaml_has_the_defaults_of_its_settings() -> None:
+    run = given("memory=reservoir")
+    assert (run.memory.part.name, run.memory.name, run.memory.share) == (
+        "reservoir",
+        "reservoir",
+        0.5,
+    )
+    assert run.memory.capacity == run.env.recommended["capacity"]  # of what it extends
+    assert given("memory=reservoir", "memory.share=0.25").memory.share == 0.25
+    assert given("memory=reservoir", "memory/sampler=rank").memory.sampler.part.name == "rank"
+    assert given("memory/sampler=oldest").memory.sampler.part.name == "oldest"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "line"),
+    [
+        (["memory=reservoir", "memory.share=2"], "memory.share=2.0: must be at least 0 and at mos"),
+        (["memory=reservoir", "memory.shar=1"], "memory.shar=1: no such key in memory; did you me"),
+        (["memory=reservoi"], "memory=reservoi: no such memory; did you mean reservoir?"),
+        (["memory=gwr", "memory/sampler=oldest"], "memory/sampler=oldest: does not go with memory"),
+    ],
+)
+def test_a_mistake_in_a_plugins_part_is_one_line(overrides: list[str], line: str) -> None:
+    with pytest.raises(UserError) as error:
+        given(*overrides)
+    assert str(error.value).startswith(line)
+
+
+def test_a_yaml_beside_the_module_is_its_option(plugin: Path) -> None:
+    folder = plugin.parent / "conf" / "memory"
+    folder.mkdir(parents=True)
+    content = {"defaults": ["uniform", "_self_"], "kind": "reservoir", "name": "half", "share": 0.4}
+    (folder / "reservoir.yaml").write_text(yaml.safe_dump(content))
+    memory = given("memory=reservoir").memory
+    assert (memory.name, memory.share) == ("half", 0.4)
+
+
+def test_a_callback_is_chosen_by_its_name() -> None:
+    (echo,) = given("callbacks=echo", "callbacks.echo.every=3").callbacks.values()
+    assert echo.build(None, None).every == 3
+
+
+def test_a_run_is_read_only_with_its_plugins_named_again(tmp_path: Path) -> None:
+    run = given("memory=reservoir")
+    write_config(run, tmp_path)
+    assert run_settings(tmp_path, "run=x") == run
+    registry._parts["memory"].pop("reservoir")
+    with pytest.raises(UserError, match=re.escape("made with plugins=['mine']: name them again")):
+        run_settings(tmp_path, "run=x")
+
+
+def names(run: TrainSettings) -> None:
+    Path("chosen").write_text(run.memory.part.name)
+
+
+def test_the_command_line_takes_plugins(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run_hydra(names, "train", ["plugins=[mine]", "memory=reservoir"]) == 0
+    assert Path("chosen").read_text() == "reservoir"
+    assert run_hydra(names, "train", ["plugins=[theirs]"]) == 2
+    err = capfd.readouterr().err
+    assert err.startswith("rlmem: plugins=[theirs]: cannot be imported (No module named 'theirs');")
+    assert err.count("\n") == 1

@@ -1,0 +1,260 @@
+"""A run that is killed at any moment leaves, once it has gone on, what it would have left."""
+
+import contextlib
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from rlmem.callbacks import checkpoint, evaluation
+from rlmem.callbacks.checkpoint import find_checkpoint
+from rlmem.callbacks.csv_file import CsvFile
+from rlmem.callbacks.records import COLUMNS, EVALUATIONS
+from rlmem.collect.collector import EnvStepStream
+from rlmem.collect.rollout import EvaluationResult
+from tests.runs.helpers import TIMINGS, assert_same_run, rows_of, run, stopped, summary_of
+
+ROOT = Path(__file__).parents[2]
+KEEP = "checkpoint.keep_memory_when_finished=true"
+# Evaluations at 50, 100 and at the end, checkpoints at 60, 120 and, twice, at the end.
+SHORT = [
+    *("memory=uniform", "trainer.max_env_steps=150", "agent.learning_starts=40"),
+    *("checkpoint.every=60", "evaluation.every=50", "log.every=40"),
+]
+# Of a process, of the clock, or of who edits meanwhile.
+UNLIKE = {*TIMINGS, "cpu_seconds", "wall_seconds", "peak_rss_bytes", "git_commit", "summary"}
+# All that writes, renames or removes a run's files.
+WRITING: list[tuple[Any, str]] = [
+    *((os, "replace"), (shutil, "rmtree"), (torch, "save")),
+    *((checkpoint, "save_file"), (CsvFile, "write")),
+]
+LAST = 14  # writes from the last evaluation on
+
+
+def in_a_process(task: Callable[[], Any]) -> int:
+    """The exit code of a fork that does something and ends without any clean-up."""
+    child = os.fork()
+    if child == 0:
+        try:
+            with contextlib.redirect_stdout(io.StringIO()):
+                task()
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def killed_at(number: int, folder: Path, *overrides: str) -> bool:
+    """Train, and die just before the nth write; whether it came to that."""
+    writes = count(1)
+
+    def watched(write: Callable[..., Any]) -> Callable[..., Any]:
+        def write_or_die(*args: Any, **kwargs: Any) -> Any:
+            if next(writes) == number:
+                os._exit(9)
+            return write(*args, **kwargs)
+
+        return write_or_die
+
+    def train() -> None:
+        for where, name in WRITING:
+            setattr(where, name, watched(getattr(where, name)))
+        run(folder, *overrides)
+
+    code = in_a_process(train)
+    assert code in (0, 9)
+    return code == 9
+
+
+def go_on(folder: Path, *overrides: str) -> None:
+    """The same command again."""
+    again = [f"resume={folder}"] if find_checkpoint(folder) else []
+    assert in_a_process(lambda: run(folder, *overrides, *again)) == 0
+
+
+def numbers(values: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if key not in UNLIKE}
+
+
+def files(folder: Path) -> set[Path]:
+    """All but the pieces of a memory, whose number depends on the saves."""
+    found = {path.relative_to(folder) for path in folder.rglob("*")}
+    return {path for path in found if not path.match("memory/*/*.npy")}
+
+
+def assert_same(whole: Path, cut: Path) -> None:
+    assert files(whole) == files(cut)
+    assert_same_run(whole, cut)
+    assert numbers(summary_of(whole)) == numbers(summary_of(cut))
+    a, b = ((run / "checkpoints/last/manifest.json").read_text() for run in (whole, cut))
+    assert numbers(json.loads(a)) == numbers(json.loads(b))
+    a, b = ((run / "checkpoints/best.ckpt").read_bytes() for run in (whole, cut))
+    assert a == b
+
+
+def kill_often(folder: Path, *overrides: str, first: Sequence[str] = (), step: int = 4) -> None:
+    """Kill a run before every nth of its writes and before each of the last; let it go on, and
+    compare what is left with a run that was let alone.
+
+    Args:
+        first: further overrides until the kill.
+    """
+    whole, cut = folder / "whole", folder / "cut"
+    run(whole, *SHORT, *overrides)
+
+    def goes_on(number: int) -> bool:
+        killed = killed_at(number, cut, *SHORT, *overrides, *first)
+        go_on(cut, *SHORT, *overrides)
+        assert_same(whole, cut)
+        shutil.rmtree(cut)
+        return killed
+
+    end = next(number for number in count(step, step) if not goes_on(number))
+    for number in range(end - LAST - step, end):
+        goes_on(number)
+
+
+def kill_often_apart(call: str) -> None:
+    """In a process of its own: a fork of this one, with pytest's threads, might hang."""
+    result = subprocess.run(
+        [sys.executable, "-c", f"from tests.runs.test_kill import *\n{call}"],
+        cwd=ROOT,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.slow
+def test_a_kill_at_any_moment_leaves_no_trace(tmp_path: Path) -> None:
+    kill_often_apart(f"kill_often(Path({str(tmp_path)!r}))")
+
+
+@pytest.mark.slow
+def test_a_run_that_was_killed_at_its_end_can_go_on_for_longer(tmp_path: Path) -> None:
+    """As if it had been told so from the start: at 100 env steps an evaluation was due anyway."""
+    first = [KEEP, "trainer.max_env_steps=100"]
+    kill_often_apart(f"kill_often(Path({str(tmp_path)!r}), {KEEP!r}, first={first}, step=12)")
+
+
+def best_of(folder: Path) -> tuple[int, float]:
+    content = torch.load(folder / "checkpoints/best.ckpt", weights_only=True)
+    return content["env_steps"], content["eval_return_mean"]
+
+
+@pytest.mark.parametrize(("last", "best"), [(7.0, (150, 7.0)), (4.0, (50, 5.0))])
+def test_the_best_model_is_of_an_evaluation_that_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: float, best: tuple[int, float]
+) -> None:
+    draw = EnvStepStream._draw
+    returns = iter([5.0, 9.0, last])  # at 50, at 100, and at the end
+
+    def score(*args: Any, **kwargs: Any) -> EvaluationResult:
+        return EvaluationResult([next(returns)], [1])
+
+    def fail_at_110(stream: EnvStepStream) -> Any:
+        if stream.env_steps == 110:
+            raise FloatingPointError
+        return draw(stream)
+
+    monkeypatch.setattr(evaluation, "evaluate_policy", score)
+    with monkeypatch.context() as patch:
+        patch.setattr(EnvStepStream, "_draw", fail_at_110)
+        with pytest.raises(FloatingPointError):
+            run(tmp_path, *SHORT)
+    assert best_of(tmp_path) == (100, 9.0)
+    run(tmp_path, *SHORT, "evaluation.every=null", f"resume={tmp_path}")
+    scores = [(int(r["env_steps"]), float(r["return"])) for r in rows_of(tmp_path / EVALUATIONS)]
+    assert scores == [(50, 5.0), (150, last)]
+    assert best_of(tmp_path) == best
+
+
+def test_what_was_scored_at_a_step_is_not_scored_there_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopped(monkeypatch, 100, tmp_path, *SHORT)
+    before = (tmp_path / EVALUATIONS).read_bytes()
+    assert [row["env_steps"] for row in rows_of(tmp_path / EVALUATIONS)] == ["50", "100"]
+    summary = run(tmp_path, *SHORT, "trainer.max_env_steps=100", f"resume={tmp_path}")
+    assert (summary["status"], summary["eval_episodes"]) == ("finished", 1)
+    assert (tmp_path / EVALUATIONS).read_bytes() == before
+
+
+@pytest.mark.parametrize("end", ["killed", "interrupted"])
+def test_the_last_checkpoint_says_that_a_run_is_finished(
+    finished_run: Path, tmp_path: Path, end: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Killed or interrupted after it, or when it was to go on for longer."""
+    folder = Path(shutil.copytree(finished_run, tmp_path / "run"))
+    files = {name: (folder / name).read_bytes() for name in (*COLUMNS, "summary.json")}
+    shutil.copytree(folder / "checkpoints/last", folder / "checkpoints/last.old")
+    for name in COLUMNS:
+        with (folder / name).open("a") as file:
+            file.write(rows_of(folder / name)[-1]["env_steps"] + ",1,2\n")
+    if end == "killed":
+        (folder / "summary.json").unlink()
+    else:
+        content = {**summary_of(folder), "status": "interrupted"}
+        (folder / "summary.json").write_text(json.dumps(content))
+    overrides = ["memory=per", "evaluation.every=100", "evaluation.episodes=2", KEEP]
+    run(folder, *overrides, f"resume={folder}")
+    assert "finished already" in capsys.readouterr().out
+    assert {name: (folder / name).read_bytes() for name in files} == files
+    assert {path.name for path in (folder / "checkpoints").iterdir()} == {"last", "best.ckpt"}
+
+
+def without_counts(folder: Path) -> None:
+    """Make the checkpoint one of those that do not tell what rows they know."""
+    path = folder / "checkpoints/last/manifest.json"
+    manifest = json.loads(path.read_text())
+    for key in ("rows", "evaluated_at", "summary"):
+        del manifest[key]
+    path.write_text(json.dumps(manifest))
+    (path.parent / "best.ckpt").unlink()
+
+
+@pytest.mark.parametrize("at", [101, 100])
+def test_an_older_checkpoint_keeps_the_rows_up_to_its_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    run(whole, *SHORT)
+    stopped(monkeypatch, at, cut, *SHORT)
+    without_counts(cut)
+    run(cut, *SHORT, f"resume={cut}")
+    assert_same(whole, cut)
+
+
+def test_an_older_checkpoint_at_the_end_is_scored_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save = checkpoint.save_checkpoint
+
+    def fail_after_the_last_evaluation(*args: Any, **kwargs: Any) -> None:
+        if kwargs["summary"]:
+            raise FloatingPointError
+        save(*args, **kwargs)
+
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    run(whole, *SHORT)
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "save_checkpoint", fail_after_the_last_evaluation)
+        with pytest.raises(FloatingPointError):
+            run(cut, *SHORT)
+    assert rows_of(cut / EVALUATIONS)[-1]["env_steps"] == "150"
+    without_counts(cut)
+    run(cut, *SHORT, f"resume={cut}")
+    assert_same(whole, cut)
