@@ -16,7 +16,7 @@ from rlmem.memories import (
 )
 from tests.memories.test_memory import VECTORS, named
 
-RING_SAMPLERS = "combined, latest, newest, prioritized, rank, uniform"
+RING_SAMPLERS = "combined, latest, newest, prioritized, rank, sequence, uniform"
 MAP_SAMPLERS = "prioritized, uniform, visits"
 
 
