@@ -1,0 +1,48 @@
+"""How many threads a run computes with."""
+
+import json
+from pathlib import Path
+
+import psutil
+import pytest
+import torch
+
+from rlmem.networks import make_network
+from rlmem.runs import threads
+from rlmem.runs.threads import choose_threads, free_cores
+
+SMALL = make_network("mlp", (4,), 2, [8], False, 1.0)
+LARGE = make_network("nature", (4, 84, 84), 2, [8], False, 1 / 255)
+
+
+@pytest.fixture(autouse=True)
+def four_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "TORCH_THREADS", 4)
+    monkeypatch.setattr(psutil, "cpu_count", lambda: 4)
+
+
+@pytest.mark.parametrize(("busy", "free"), [(0.0, 4), (25.0, 3), (60.0, 2), (100.0, 1)])
+def test_a_run_takes_the_free_cores_where_its_network_gains_from_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, busy: float, free: int
+) -> None:
+    monkeypatch.setattr(psutil, "cpu_percent", lambda interval: busy)
+    assert free_cores() == free
+    assert choose_threads(None, LARGE, tmp_path) == free
+    assert choose_threads(None, SMALL, tmp_path) == 1
+    assert choose_threads(3, SMALL, tmp_path) == 3
+
+
+def test_a_resumed_run_goes_on_with_the_threads_that_it_had(tmp_path: Path) -> None:
+    last = tmp_path / "checkpoints" / "last"
+    last.mkdir(parents=True)
+    from rlmem.callbacks.checkpoint import FORMAT
+
+    (last / "manifest.json").write_text(json.dumps({"format": FORMAT, "threads": 2}))
+    assert choose_threads(None, LARGE, tmp_path) == 2
+    assert choose_threads(1, LARGE, tmp_path) == 1
+
+
+@pytest.mark.slow
+def test_the_threads_are_in_the_checkpoint(finished_run: Path) -> None:
+    manifest = json.loads((finished_run / "checkpoints" / "last" / "manifest.json").read_text())
+    assert manifest["threads"] == torch.get_num_threads() == 1
