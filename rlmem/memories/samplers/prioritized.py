@@ -25,7 +25,7 @@ from rlmem.memories.base.serialize import State
 from rlmem.memories.base.state import array_of, number_of
 from rlmem.memories.samplers.base import ReplaySampler, as_index, draw_uniform, require_items
 from rlmem.memories.samplers.rank_heap import RankHeap
-from rlmem.memories.samplers.sum_tree import SumTree, TensorSumTree
+from rlmem.memories.samplers.sum_tree import SumTree
 from rlmem.registry import part
 from rlmem.settings import Settings, setting
 
@@ -247,8 +247,6 @@ class PrioritizedSampler(_Prioritized):
         beta_steps: env steps over which beta rises; None keeps `beta` where it is set.
         eps: added to |TD error|, so that no transition is lost for ever. Where all priorities are
             0, with eps=0, transitions are drawn uniformly, as dqn_zoo and Dopamine do.
-        device: None keeps the priorities in a sum tree on the CPU; a torch device keeps them
-            there, drawn by cumulative sums.
     """
 
     def __init__(
@@ -260,18 +258,12 @@ class PrioritizedSampler(_Prioritized):
         beta_end: float = 1.0,
         beta_steps: int | None = None,
         eps: float = 1e-6,
-        device: torch.device | str | None = None,
     ) -> None:
         super().__init__(capacity, alpha, beta_start, beta_end, beta_steps, eps)
-        self.device = device
-        self._tree = SumTree(capacity) if device is None else TensorSumTree(capacity, device)
+        self._tree = SumTree(capacity)
 
     def _set(self, index: np.ndarray, priority: np.ndarray) -> None:
-        weight = (priority + self.eps) ** self.alpha
-        if isinstance(self._tree, SumTree):
-            self._tree.update(index, weight)
-        else:
-            self._tree.update(*(torch.from_numpy(a).to(self.device) for a in (index, weight)))
+        self._tree.update(index, (priority + self.eps) ** self.alpha)
 
     def _reweigh(self, before: float) -> None:
         leaves = self._tree.leaves()[: self._tree.used]
@@ -292,24 +284,14 @@ class PrioritizedSampler(_Prioritized):
         require_items(storage)
         self.check_storage(storage)
         if not self._tree.total > 0.0:
-            index = draw_uniform(storage, batch_size, self._rng).to(self.device or "cpu")
-            return index, {"priority_weight": torch.ones(batch_size, device=index.device)}
-        u = self._strata(batch_size)
-        if isinstance(self._tree, SumTree):
-            index = torch.from_numpy(self._tree.draw(u.numpy()))
-            leaf = torch.from_numpy(self._tree.leaf(index.numpy()))
-        else:
-            index = self._tree.draw(u.to(self.device))
-            leaf = self._tree.leaf(index)
-        return index, self._info(leaf)
+            index = draw_uniform(storage, batch_size, self._rng)
+            return index, {"priority_weight": torch.ones(batch_size)}
+        index = self._tree.draw(self._strata(batch_size).numpy())
+        return torch.from_numpy(index), self._info(torch.from_numpy(self._tree.leaf(index)))
 
     def remove(self, index: np.ndarray) -> None:
         """Set the weight of slots to 0."""
-        zero = np.zeros(len(index))
-        if isinstance(self._tree, SumTree):
-            self._tree.update(index, zero)
-        else:
-            self._tree.update(*(torch.from_numpy(a).to(self.device) for a in (index, zero)))
+        self._tree.update(index, np.zeros(len(index)))
 
     def bytes_a_slot(self) -> int:
         return 16

@@ -4,19 +4,13 @@ A complete binary tree in one float64 array: an inner node holds the sum of its 
 an update rewrites one path to the root and a draw walks one path down. A parent is always the sum
 of its children as they stand (never corrected by a difference), so no rounding error gathers, and
 an item of weight zero is never drawn. 16 bytes an item, the capacity rounded up to a power of two.
-
-`SumTree` runs on the CPU (numba). `TensorSumTree` keeps the same interface on any torch device:
-cumsum + searchsorted, O(capacity) a draw, which on a GPU is faster than walking a tree.
-
-What is given is checked before anything is written: compiled code writes wherever an index points.
 """
 
 import numpy as np
-import torch
 from numba import njit
 
 from rlmem.memories.base.lazy import lazy_zeros
-from rlmem.memories.samplers.entries import check_entries, check_index, refusal
+from rlmem.memories.samplers.entries import check_entries, check_index
 
 NO_WEIGHT = "no item has a positive weight: nothing can be drawn"
 OUTSIDE = "a fraction of the total weight to draw at is not in [0, 1]"
@@ -159,76 +153,3 @@ class SumTree:
         assert np.array_equal(inner, self._tree[1 : self._base]), "a node is not its children's sum"
         assert (self.leaves() >= 0).all(), "a weight is negative"
         assert not self._tree[self._base + self.capacity :].any(), "weight past the capacity"
-
-
-class TensorSumTree:
-    """The interface of `SumTree` on a torch device, by cumulative sums.
-
-    Args:
-        capacity: number of items.
-        device: where the weights live; indices and values come and go as tensors on it.
-    """
-
-    def __init__(self, capacity: int, device: torch.device | str) -> None:
-        self.capacity = self.used = capacity
-        self._weights = torch.zeros(capacity, dtype=torch.float64, device=device)
-
-    @property
-    def total(self) -> float:
-        """Sum of all weights."""
-        return float(self._weights.sum())
-
-    def update(self, index: torch.Tensor, value: torch.Tensor) -> None:
-        """As `SumTree.update`, with int64 [n] and float64 [n] tensors."""
-        value = value.to(torch.float64)
-        kept = index >= 0
-        bad = (index < -1) | (index >= self.capacity) | kept & ~((value >= 0) & value.isfinite())
-        if bool(bad.any()):
-            raise refusal(int(index[bad][0]), float(value[bad][0]), self.capacity)
-        index, value = index[kept], value[kept]
-        # index_put with repeated indices has no order on a GPU: keep each index's last value.
-        order = torch.full_like(self._weights, -1, dtype=torch.int64)
-        positions = torch.arange(len(index), device=index.device)
-        order.scatter_reduce_(0, index, positions, "amax")
-        touched = order >= 0
-        self._weights[touched] = value[order[touched]]
-
-    def draw(self, u: torch.Tensor) -> torch.Tensor:
-        """As `SumTree.draw`, float64 [n] -> int64 [n].
-
-        Raises:
-            ValueError: all weights are zero, or a fraction is out of range.
-        """
-        prefix = self._weights.cumsum(0)
-        if not float(prefix[-1]) > 0.0:
-            raise ValueError(NO_WEIGHT)
-        if not bool(((u >= 0) & (u <= 1)).all()):
-            raise ValueError(OUTSIDE)
-        index = torch.searchsorted(prefix, u * prefix[-1], right=True)
-        last = torch.searchsorted(prefix, prefix[-1])  # the last item of positive weight
-        return torch.minimum(index, last)
-
-    def leaf(self, index: torch.Tensor) -> torch.Tensor:
-        """As `SumTree.leaf`, int64 [n] -> float64 [n]."""
-        outside = (index < 0) | (index >= self.capacity)
-        if bool(outside.any()):
-            raise refusal(int(index[outside][0]), 0.0, self.capacity)
-        return self._weights[index]
-
-    def leaves(self) -> np.ndarray:
-        """All weights, float64 [capacity], copied to the CPU."""
-        return self._weights.cpu().numpy()
-
-    def load_leaves(self, leaves: np.ndarray) -> None:
-        """As `SumTree.load_leaves`."""
-        check_entries(np.arange(len(leaves)), leaves, self.capacity)
-        self._weights.zero_()
-        self._weights[: len(leaves)] = torch.from_numpy(np.array(leaves))
-
-    def footprint(self) -> int:
-        """Bytes held."""
-        return self._weights.numel() * 8
-
-    def check_valid(self) -> None:
-        """No weight is negative."""
-        assert bool((self._weights >= 0).all()), "a weight is negative"

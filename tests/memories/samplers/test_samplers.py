@@ -91,11 +91,10 @@ def test_an_empty_memory_cannot_be_sampled(sampler: Any) -> None:
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
-@pytest.mark.parametrize("device", [None, "cpu"])
 def test_proportional_frequencies_are_the_priorities_to_the_power_alpha(
-    alpha: float, device: str | None, td_error: np.ndarray
+    alpha: float, td_error: np.ndarray
 ) -> None:
-    sampler = seeded(PrioritizedSampler(64, alpha=alpha, eps=0.1, device=device))
+    sampler = seeded(PrioritizedSampler(64, alpha=alpha, eps=0.1))
     sampler.extend(torch.arange(N))
     sampler.update_priority(torch.arange(N), torch.from_numpy(td_error))
     index, _ = sampler.sample(storage_of(N), DRAWS)
@@ -118,11 +117,10 @@ def test_proportional_draws_are_stratified(td_error: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize("beta", [0.4, 1.0])
-@pytest.mark.parametrize("device", [None, "cpu"])
 def test_proportional_weights_are_n_p_to_the_minus_beta_over_the_largest(
-    beta: float, device: str | None, td_error: np.ndarray
+    beta: float, td_error: np.ndarray
 ) -> None:
-    sampler = seeded(PrioritizedSampler(64, alpha=0.6, beta_start=beta, eps=0.01, device=device))
+    sampler = seeded(PrioritizedSampler(64, alpha=0.6, beta_start=beta, eps=0.01))
     sampler.extend(torch.arange(N))
     sampler.update_priority(torch.arange(N), torch.from_numpy(td_error))
     index, info = sampler.sample(storage_of(N), 32)
@@ -216,7 +214,6 @@ def test_of_a_transition_drawn_twice_the_last_td_error_stands(kind: Any) -> None
 
 PRIORITIZED = {
     "proportional": PrioritizedSampler,
-    "on a device": partial(PrioritizedSampler, device="cpu"),
     "rank": partial(RankSampler, sort_every=7),
 }
 each_prioritized = pytest.mark.parametrize("kind", PRIORITIZED)

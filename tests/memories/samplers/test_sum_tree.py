@@ -4,12 +4,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlmem.memories.samplers.rank_heap import RankHeap
-from rlmem.memories.samplers.sum_tree import SumTree, TensorSumTree
+from rlmem.memories.samplers.sum_tree import SumTree
 
 BELOW_ONE = float(np.nextafter(1.0, 0.0))
 
@@ -25,31 +24,11 @@ def draw(weights: list[float], u: float) -> int:
     return last
 
 
-class OnTensors:
-    """TensorSumTree, spoken to in numpy."""
-
-    def __init__(self, capacity: int) -> None:
-        self.tree = TensorSumTree(capacity, "cpu")
-
-    def update(self, index: np.ndarray, value: np.ndarray) -> None:
-        self.tree.update(torch.from_numpy(index), torch.from_numpy(value))
-
-    def draw(self, u: np.ndarray) -> np.ndarray:
-        return self.tree.draw(torch.from_numpy(u)).numpy()
-
-    def leaf(self, index: np.ndarray) -> np.ndarray:
-        return self.tree.leaf(torch.from_numpy(index)).numpy()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.tree, name)
-
-
-either = pytest.mark.parametrize("make", [SumTree, OnTensors])
 # Whole numbers below 2^20, so that every order of summing gives the same float64.
 weight = st.one_of(st.just(0), st.integers(1, 2**20))
 
 
-either_or_heap = pytest.mark.parametrize("make", [SumTree, OnTensors, RankHeap])
+either_or_heap = pytest.mark.parametrize("make", [SumTree, RankHeap])
 OUT_OF_RANGE = [-2, -1000, 5, 7, 8, 10**12]  # of five items
 
 
@@ -58,11 +37,10 @@ def leaves_of(structure: Any) -> list[float]:
     return structure.state_dict()["priority"].tolist() if heap else structure.leaves().tolist()
 
 
-@either
 @given(data=st.data(), capacity=st.integers(1, 70))
 @settings(max_examples=150, deadline=None)
-def test_weights_totals_and_draws_are_exact(make: Any, data: Any, capacity: int) -> None:
-    tree, weights = make(capacity), [0.0] * capacity
+def test_weights_totals_and_draws_are_exact(data: Any, capacity: int) -> None:
+    tree, weights = SumTree(capacity), [0.0] * capacity
     index = st.integers(0, capacity - 1)
     updates = data.draw(
         st.lists(st.lists(st.tuples(index, weight), max_size=20), min_size=1, max_size=5)
@@ -85,31 +63,28 @@ def test_weights_totals_and_draws_are_exact(make: Any, data: Any, capacity: int)
         assert all(weights[i] > 0 for i in drawn)
 
 
-@either
 @given(
     values=st.lists(st.one_of(st.just(0.0), st.floats(1e-12, 1e12)), min_size=1, max_size=40),
     seed=st.integers(0, 2**16),
 )
 @settings(max_examples=100, deadline=None)
-def test_an_item_of_weight_zero_is_never_drawn(make: Any, values: list[float], seed: int) -> None:
+def test_an_item_of_weight_zero_is_never_drawn(values: list[float], seed: int) -> None:
     values = [*values, 1.0, 0.0]
-    tree = make(len(values))
+    tree = SumTree(len(values))
     tree.update(np.arange(len(values)), np.array(values))
     u = np.append(np.random.default_rng(seed).random(200), BELOW_ONE)
     assert all(values[i] > 0 for i in tree.draw(u))
 
 
-@either
-def test_a_mass_that_rounds_up_to_the_total_stays_with_the_last_positive_item(make: Any) -> None:
-    tree = make(4)
+def test_a_mass_that_rounds_up_to_the_total_stays_with_the_last_positive_item() -> None:
+    tree = SumTree(4)
     tree.update(np.array([0]), np.array([5e-324]))  # BELOW_ONE times it is itself
     assert tree.draw(np.array([BELOW_ONE])).tolist() == [0]
 
 
-@either
-def test_an_empty_tree_draws_nothing(make: Any) -> None:
+def test_an_empty_tree_draws_nothing() -> None:
     with pytest.raises(ValueError, match="no item has a positive weight"):
-        make(5).draw(np.array([0.5]))
+        SumTree(5).draw(np.array([0.5]))
 
 
 @either_or_heap
@@ -148,33 +123,30 @@ def test_a_row_of_item_minus_one_is_skipped_whatever_its_weight(make: Any) -> No
     structure.check_valid()
 
 
-@pytest.mark.parametrize("make", [SumTree, RankHeap])
+@either_or_heap
 @pytest.mark.parametrize("weights", [2, 4])
 def test_weights_of_another_number_than_items_are_refused(make: Any, weights: int) -> None:
     with pytest.raises(ValueError, match="give one for each"):
         make(5).update(np.arange(3), np.ones(weights))
 
 
-@either
 @pytest.mark.parametrize("wrong", [-1e-9, 1.0 + 1e-9, np.nan, np.inf])
-def test_a_fraction_to_draw_at_that_is_out_of_range_is_refused(make: Any, wrong: float) -> None:
-    tree = make(5)
+def test_a_fraction_to_draw_at_that_is_out_of_range_is_refused(wrong: float) -> None:
+    tree = SumTree(5)
     tree.update(np.arange(5), np.ones(5))
     with pytest.raises(ValueError, match=r"not in \[0, 1\]"):
         tree.draw(np.array([0.5, wrong, 0.1]))
 
 
-@either
-def test_a_fraction_that_rounds_to_one_is_the_last_item_with_a_weight(make: Any) -> None:
-    tree = make(5)
+def test_a_fraction_that_rounds_to_one_is_the_last_item_with_a_weight() -> None:
+    tree = SumTree(5)
     tree.update(np.arange(5), np.array([1.0, 2.0, 0.0, 3.0, 0.0]))
     assert tree.draw(np.array([1.0])).tolist() == [3]
 
 
-@either
 @pytest.mark.parametrize("leaves", [[1.0, -1.0], [np.nan], [np.inf], [1.0] * 6])
-def test_leaves_that_are_no_weights_are_not_loaded(make: Any, leaves: list[float]) -> None:
-    tree = make(5)
+def test_leaves_that_are_no_weights_are_not_loaded(leaves: list[float]) -> None:
+    tree = SumTree(5)
     tree.update(np.arange(5), np.arange(1.0, 6.0))
     with pytest.raises((ValueError, IndexError)):
         tree.load_leaves(np.array(leaves))
@@ -198,9 +170,8 @@ def test_growing_keeps_the_weights_and_makes_room(values: list[int], more: int) 
     assert tree.draw(np.array([BELOW_ONE])).tolist() == [capacity - 1]
 
 
-@either
-def test_loading_leaves_replaces_all_weights(make: Any) -> None:
-    tree = make(7)
+def test_loading_leaves_replaces_all_weights() -> None:
+    tree = SumTree(7)
     tree.update(np.arange(7), np.full(7, 3.0))
     tree.load_leaves(np.array([1.0, 2.0]))
     tree.check_valid()
