@@ -90,6 +90,7 @@ class ReplayMemory:
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
         self._share_generator()  # which TorchRL's parts leave out of their copies
+        self._shape, self._buffers = (), None  # copied, arrays and tensors would share no memory
 
     def _parts(self) -> dict[str, Any]:
         transforms = {part.name: part for part in self.transforms}

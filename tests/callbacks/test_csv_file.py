@@ -66,17 +66,6 @@ def test_rows_are_on_disk_at_once(tmp_path: Path) -> None:
     file.close()
 
 
-def test_the_first_row_names_the_columns_if_none_were_given(tmp_path: Path) -> None:
-    file = CsvFile(tmp_path / "a.csv", None, until=0)
-    file.write([{"env_steps": 1, "loss": None}])
-    file.write([{"env_steps": 2, "loss": 0.5, "extra": 1}])
-    file.close()
-    assert rows_of(tmp_path / "a.csv") == [
-        {"env_steps": "1", "loss": ""},
-        {"env_steps": "2", "loss": "0.5"},
-    ]
-
-
 def test_half_a_header_is_forgotten(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("env_st")
     file = CsvFile(tmp_path / "a.csv", None, until=0)

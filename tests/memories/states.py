@@ -68,7 +68,7 @@ def _map(parts: Callable[[], tuple], sampler: str) -> ReplayMemory:
 
 def _consolidating(bounds: bool) -> ReplayMemory:
     storage = make("frames", CAPACITY, (4,), np.float32, num_envs=2)
-    states = BoundedStates((4,), np.float32, 2) if bounds else StoredStates(storage)
+    states = BoundedStates((4,), np.float32) if bounds else StoredStates(storage)
     options: dict[str, Any] = {"weight_start": 1.0, "weight_end": 2.0, "weight_steps": 100}
     part = Consolidation(states, steps=2, batch_size=5, **options)
     return ReplayMemory(storage, UniformSampler(), RingWriter(), seed=0, transforms=[part])

@@ -1,5 +1,6 @@
 """ReplayMemory and the factory: samples, bytes, saving."""
 
+import copy
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -253,3 +254,27 @@ def test_a_map_of_pixels_holds_compressed_exemplars_unless_told_otherwise(
     vectors = named("gwr").storage
     assert isinstance(vectors, MapStorage)
     assert vectors.prototype == "moving"
+
+
+def test_a_copy_draws_into_tensors_of_its_own() -> None:
+    memory = memory_of("uniform")
+    memory.extend(vector_block(30))
+    memory.draw(8, 2)
+    other = copy.deepcopy(memory)
+    expected = {name: column.clone() for name, column in memory.draw(8, 2).items()}
+    found = other.draw(8, 2)
+    assert found.keys() == expected.keys()
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+    memory.draw(8, 2)
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+
+
+def test_a_draw_overwrites_the_one_before_and_a_sample_stays() -> None:
+    memory = memory_of("uniform")
+    memory.extend(vector_block(30))
+    sample, first = memory.sample(8, 2), memory.draw(8, 2)
+    kept, before = sample.clone(), first["observation"].clone()
+    second = memory.draw(8, 2)
+    assert first["observation"].data_ptr() == second["observation"].data_ptr()
+    assert not torch.equal(first["observation"], before)
+    assert_close(sample, kept, rtol=0, atol=0)
