@@ -2,7 +2,6 @@
 
 import dataclasses
 import os
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,9 @@ import rlmem.cli
 from rlmem.config.run_directory import KEYS, NOT_REPEATED, run_settings, saved_overrides
 from rlmem.config.schema import CONF_DIR, TrainSettings
 from rlmem.errors import UserError
-from rlmem.runs.resume import write_config
+from rlmem.runs.resume import differences, write_config
 from tests.settings import settings
 
-STUDIES = Path(__file__).parents[2] / "studies"
 CANARY = "{_target_: pathlib.Path.touch, _args_: [{_target_: pathlib.Path, _args_: [canary]}]}"
 HOSTILE = [
     # Hydra's own settings: callbacks and launchers are imported, env_set changes PATH.
@@ -298,11 +296,29 @@ def test_a_saved_configuration_is_read_as_it_was_written(tmp_path: Path) -> None
     assert saved.env.kwargs == {"a": [1, None, 2.5]}
 
 
-@pytest.mark.parametrize("archive", sorted(STUDIES.glob("*/runs.zip")), ids=lambda p: p.parent.name)
-def test_runs_of_earlier_versions_are_read(archive: Path, tmp_path: Path) -> None:
-    with zipfile.ZipFile(archive) as runs:
-        names = [name for name in runs.namelist() if name.endswith("/config.yaml")]
-        (tmp_path / "config.yaml").write_bytes(runs.read(names[0]))
+def saved_by_an_earlier_version(memory: str) -> dict[str, Any]:
+    """Without what came after it, with a key that has gone since."""
+    values = settings(f"memory={memory}").values
+    del values["plugins"], values["trainer"]["compile"], values["memory"]["kind"]
+    values["memory"]["older"] = 1
+    return values
+
+
+@pytest.mark.parametrize(
+    ("memory", "kind"),
+    [("uniform", "replay"), ("per", "replay"), ("medqn_r", "medqn"), ("gwr_released", "gwr")],
+)
+def test_a_run_of_an_earlier_version_is_read(memory: str, kind: str, tmp_path: Path) -> None:
+    values = saved_by_an_earlier_version(memory)
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(values))
     run = run_settings(tmp_path, "run=x")
-    assert run.env.name == run.values["env"]["name"]
-    assert run.memory.part.name in ("replay", "none", "her", "medqn", "gwr")
+    assert (run.memory.part.name, run.memory.name) == (kind, memory)
+    assert (run.plugins, run.trainer.compile) == ([], False)
+
+
+def test_a_run_of_an_earlier_version_goes_on_and_keeps_what_binds_it() -> None:
+    saved = saved_by_an_earlier_version("per")
+    assert differences(saved, settings("memory=per")) == ["memory.older was 1, is None"]
+    del saved["memory"]["older"]
+    assert differences(saved, settings("memory=per")) == []
+    assert differences(saved, settings("memory=per", "seed=1")) == ["seed was 0, is 1"]
