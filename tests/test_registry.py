@@ -9,7 +9,6 @@ import pytest
 from rlmem import registry
 from rlmem.errors import UserError
 from rlmem.registry import find, load_entry_points, load_plugins, part, parts
-from rlmem.settings import Settings
 
 PART = """
 from rlmem.registry import part
@@ -59,7 +58,7 @@ def test_all_parts_of_a_group_are_found(toys: Path) -> None:
     assert parts("nothing") == {}
     found = parts("toy")["bus"]
     assert (found.group, found.name, found.module) == ("toy", "bus", "toys.vehicles")
-    assert found.settings is Settings
+    assert found.settings is None
 
 
 def test_a_part_whose_module_has_its_name_is_found_without_the_others(toys: Path) -> None:

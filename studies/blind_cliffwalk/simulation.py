@@ -46,6 +46,11 @@ class Transitions:
     def __len__(self) -> int:
         return len(self.state)
 
+    @property
+    def max_size(self) -> int:
+        """Slots: all are taken."""
+        return len(self)
+
 
 def all_transitions(n: int, rng: np.random.Generator) -> Transitions:
     """What the 2^n sequences of n actions, each cut at its first wrong one, give."""

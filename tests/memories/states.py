@@ -36,7 +36,6 @@ SAMPLERS: dict[str, Callable[[], Any]] = {
     "newest": NewestSampler,
     "latest": lambda: LatestSampler(3 * BATCH),
     "prioritized": lambda: PrioritizedSampler(CAPACITY),
-    "prioritized on a device": lambda: PrioritizedSampler(CAPACITY, device="cpu"),
     "rank": lambda: RankSampler(CAPACITY, sort_every=50),
 }
 BUDGETS = {"dense": 12_000, "frames": 6_000, "memmap": 6_000, "compressed": 38_000}
