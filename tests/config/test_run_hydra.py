@@ -125,7 +125,10 @@ def test_help_is_short_and_loads_nothing_slow() -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr.strip() == "loaded:"
-    assert "memory: cer, gwr, gwr_plain, gwr_released, her, medqn_r, medqn_u, none" in done.stdout
+    assert (
+        "memory: cer, gwr, gwr_plain, gwr_released, her, medqn_r, medqn_u, newest, none"
+        in done.stdout
+    )
     assert len(done.stdout.splitlines()) <= 45
 
 
