@@ -42,7 +42,7 @@ def test_pictures_come_at_their_steps_and_change_nothing(
     pytest.importorskip("matplotlib")
     logger = NoteImages()
     run(tmp_path / "without", *TINY_GWR, "checkpoint.keep_memory_when_finished=true")
-    monkeypatch.setattr(build, "metrics_loggers", lambda *_: [logger])
+    monkeypatch.setattr(build, "build_loggers", lambda *_: [logger])
     kept = ["checkpoint.keep_memory_when_finished=true", "log.map_every=100"]
     run(tmp_path / "with", *TINY_GWR, *kept)
     folder = tmp_path / "with" / "map"
