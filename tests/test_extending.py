@@ -75,7 +75,7 @@ def test_a_run_directory_does_not_import_the_plugins_it_names(folder: Path) -> N
         [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=True
     )
     first, second, imported = done.stdout.splitlines()
-    assert first.startswith("memory=reservoir: no such memory")
+    assert first.endswith("give plugins=[...] again, as the run was started, if you trust them")
     assert "no such memory" in second
     assert "the run was made with plugins=['my_parts.reservoir']: name them again" in second
     assert imported == "False"
@@ -143,4 +143,4 @@ def test_a_study_of_ones_own_runs(folder: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert "reservoir" in (folder / "my_study" / "results.csv").read_text()
+    assert "reservoir" in (folder / "my_study" / "report" / "results.csv").read_text()

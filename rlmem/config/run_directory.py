@@ -72,6 +72,11 @@ def saved_overrides(run_dir: Path, given: Collection[str]) -> list[str] | None:
         raise UserError(f"{path}: cannot be read ({_reason(error)})") from None
     if not (isinstance(lines, list) and all(isinstance(line, str) for line in lines)):
         raise UserError(f"{path}: must be a list of overrides, each a text")
+    if "plugins" not in given and any(override_key(line) == "plugins" for line in lines):
+        raise UserError(
+            f"{path}: the run was made with plugins, which are code: give plugins=[...] again, as "
+            "the run was started, if you trust them"
+        )
     repeated = [quote_paths(line) for line in lines if override_key(line) not in NOT_REPEATED]
     kept = [line for line in repeated if override_key(line) not in given]
     for line in kept:

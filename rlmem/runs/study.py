@@ -62,7 +62,9 @@ def run_job(job: StudyJob) -> str | None:
         contextlib.redirect_stderr(log),
     ):
         try:
-            train(check(compose("train", given)))
+            settings = check(compose("train", given))
+            settings.overrides = list(job.overrides)
+            train(settings)
         except SystemExit:
             _told_to_end.set()
             raise

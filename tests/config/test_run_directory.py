@@ -249,14 +249,12 @@ def test_where_a_resumed_run_writes_is_not_its_own_to_say(
 
 
 @pytest.mark.parametrize("line", ["plugins=[evil]", "+plugins=[evil]"])
-def test_plugins_of_a_run_directory_are_not_imported(
-    line: str, cwd: Path, monkeypatch: pytest.MonkeyPatch
+def test_plugins_of_a_run_directory_are_not_imported_but_asked_for(
+    line: str, cwd: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    seen = []
-    monkeypatch.setattr(rlmem.cli, "_train", lambda cfg: seen.append(cfg.plugins))
     write(cwd / "run", ["memory=per", line])
-    assert main(monkeypatch, "resume=run") == 0
-    assert seen == [[]]
+    assert main(monkeypatch, "resume=run") == 2
+    assert "the run was made with plugins, which are code: give plugins=" in capsys.readouterr().err
     assert not (cwd / "canary").exists()
 
 
