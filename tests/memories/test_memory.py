@@ -31,7 +31,6 @@ SAMPLERS: dict[str, Callable] = {
     "uniform": UniformSampler,
     "combined": CombinedSampler,
     "prioritized": lambda: PrioritizedSampler(CAPACITY),
-    "prioritized on a device": lambda: PrioritizedSampler(CAPACITY, device="cpu"),
     "rank": lambda: RankSampler(CAPACITY, sort_every=100),
 }
 VECTORS = EnvSpec("CartPole-v1", "gym", 1, (4,), np.dtype(np.float32), 1, 2, 1)

@@ -30,9 +30,6 @@ from tests.memories.helpers import vector_block
 CAPACITY = 100  # no power of two: a tree has leaves behind it
 KINDS: dict[str, Callable] = {
     "prioritized": PrioritizedSampler,
-    "prioritized on a device": lambda capacity, **o: PrioritizedSampler(
-        capacity, device="cpu", **o
-    ),
     "rank": RankSampler,
 }
 each_kind = pytest.mark.parametrize("kind", KINDS)
@@ -154,9 +151,8 @@ def test_one_td_error_is_given_to_each_index_or_one_to_all(kind: str) -> None:
         sampler.update_priority(torch.arange(4), torch.ones(3))
 
 
-@pytest.mark.parametrize("kind", ["prioritized", "prioritized on a device"])
-def test_where_all_priorities_are_zero_draws_are_uniform(kind: str) -> None:
-    sampler, storage = sampler_of(kind, eps=0.0), storage_of(40)
+def test_where_all_priorities_are_zero_draws_are_uniform() -> None:
+    sampler, storage = sampler_of("prioritized", eps=0.0), storage_of(40)
     sampler.extend(torch.arange(40))
     sampler.update_priority(torch.arange(40), torch.zeros(40))
     index, info = sampler.sample(storage, 40_000)

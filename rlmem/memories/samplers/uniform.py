@@ -87,10 +87,11 @@ class CombinedSampler(UniformSampler):
 
     def check_state(self, state: State) -> None:
         number_of(state, "newest")
-        number_of(state, "rows")
+        if "rows" in state:  # earlier versions drew a round's minibatches alike
+            number_of(state, "rows")
 
     def take_over(self, state: State) -> None:
-        self._newest, self._rows = int(state["newest"]), int(state["rows"])
+        self._newest, self._rows = int(state["newest"]), int(state.get("rows", 1))
 
 
 @part("memory/sampler", "newest")
@@ -151,10 +152,11 @@ class NewestSampler(ReplaySampler):
         return {"rows": self._rows}
 
     def check_state(self, state: State) -> None:
-        number_of(state, "rows")
+        if "rows" in state:  # earlier versions drew a round's minibatches alike
+            number_of(state, "rows")
 
     def take_over(self, state: State) -> None:
-        self._rows = int(state["rows"])
+        self._rows = int(state.get("rows", 0))
 
 
 @part("memory/sampler", "latest")

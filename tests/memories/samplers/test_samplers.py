@@ -254,9 +254,8 @@ def test_a_new_alpha_holds_for_what_has_priorities_already(
     assert_draw_alike(sampler, twin)
 
 
-@pytest.mark.parametrize("kind", ["proportional", "on a device"])
-def test_an_alpha_raised_from_0_counts_all_items_as_new(kind: str) -> None:
-    sampler = learned(kind, 0.0)
+def test_an_alpha_raised_from_0_counts_all_items_as_new() -> None:
+    sampler = learned("proportional", 0.0)
     sampler.alpha = 0.5
     leaves = sampler.state_dict()["leaves"][:N]
     wanted = np.full(N, np.sqrt(sampler.default_priority + sampler.eps))
