@@ -107,7 +107,11 @@ def _plain_step(lists: _Lists, gradients: Gradients, options: dict[str, Any]) ->
 def make_optimizer(
     kind: str, network: torch.nn.Module, lr: float, adam_eps: float
 ) -> torch.optim.Optimizer:
-    """Adam, or RMSProp as the first DQN had it (Mnih et al. 2015)."""
+    """Adam, or centred RMSprop with MinAtar's constants (Young & Tian 2019).
+
+    That is not quite the RMSProp of Mnih et al. 2015: torch adds epsilon outside the root, where
+    theirs is inside, and gradients are of a batch's mean error, where theirs are of its sum.
+    """
     if kind == "rmsprop":
         return torch.optim.RMSprop(network.parameters(), lr=lr, alpha=0.95, eps=0.01, centered=True)
     return FusedAdam(network.parameters(), lr=lr, eps=adam_eps)
