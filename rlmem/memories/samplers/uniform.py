@@ -87,11 +87,10 @@ class CombinedSampler(UniformSampler):
 
     def check_state(self, state: State) -> None:
         number_of(state, "newest")
-        if "rows" in state:  # earlier versions drew a round's minibatches alike
-            number_of(state, "rows")
+        number_of(state, "rows")
 
     def take_over(self, state: State) -> None:
-        self._newest, self._rows = int(state["newest"]), int(state.get("rows", 1))
+        self._newest, self._rows = int(state["newest"]), int(state["rows"])
 
 
 @part("memory/sampler", "newest")
@@ -152,11 +151,10 @@ class NewestSampler(ReplaySampler):
         return {"rows": self._rows}
 
     def check_state(self, state: State) -> None:
-        if "rows" in state:  # earlier versions drew a round's minibatches alike
-            number_of(state, "rows")
+        number_of(state, "rows")
 
     def take_over(self, state: State) -> None:
-        self._rows = int(state.get("rows", 0))
+        self._rows = int(state["rows"])
 
 
 @part("memory/sampler", "latest")
