@@ -4,6 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.complete
 ARGS ?=
+# A worker begins with half of the files, so that what a file's tests share is made once, and takes
+# over from the other when it is through.
+XDIST := -n 2 --dist worksteal
 
 .PHONY: help setup train study pages test test-fast lint format type check bench clean
 
@@ -30,10 +33,10 @@ pages: $(STAMP) ## each study's page from what is recorded of its runs: studies/
 	done
 
 test: $(STAMP) ## all tests
-	$(BIN)/python -m pytest -n 2 $(ARGS)
+	$(BIN)/python -m pytest $(XDIST) $(ARGS)
 
 test-fast: $(STAMP) ## tests that take no training run
-	$(BIN)/python -m pytest -n 2 -m "not slow" $(ARGS)
+	$(BIN)/python -m pytest $(XDIST) -m "not slow" $(ARGS)
 
 lint: $(STAMP) ## ruff and the direction of imports
 	$(BIN)/ruff check .
@@ -49,8 +52,8 @@ type: $(STAMP) ## pyright on rlmem/
 
 check: lint type test ## what must be green before a commit
 
-bench: $(STAMP) ## speed and bytes against bare loops (and peers, where installed)
-	$(BIN)/python benchmarks/run.py all
+bench: $(STAMP) ## speed and bytes against bare loops: make bench ARGS="cartpole --peers"
+	$(BIN)/python benchmarks/run.py $(ARGS)
 
 clean: ## remove .venv and caches
 	rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache .hypothesis

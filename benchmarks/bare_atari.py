@@ -1,6 +1,8 @@
 """Nature DQN on RoadRunner in the plainest fast PyTorch: the yardstick of the Atari benchmark.
 
-python benchmarks/bare_atari.py --num-envs 4 [--bf16] [--steps 4000]
+python benchmarks/bare_atari.py --num-envs 4 [--bf16] [--steps 4000] [--stored 100000]
+
+Denormal numbers are flushed to zero, as in rlmem; `--denormals` keeps them.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from common import (
     STACK,
     STICKY,
     TASKS,
+    Task,
     Window,
     arguments,
     epsilon,
@@ -23,7 +26,7 @@ from common import (
 from frame_ring import FrameRing
 from torch import nn
 
-task = TASKS["atari"]
+HIDDEN = TASKS["atari"].hidden
 
 
 def make_envs(num_envs: int) -> AtariVectorEnv:
@@ -59,9 +62,9 @@ def make_network(num_actions: int) -> nn.Module:
         nn.Conv2d(64, 64, 3, 1),
         nn.ReLU(),
         nn.Flatten(),
-        nn.Linear(3136, *task.hidden),
+        nn.Linear(3136, *HIDDEN),
         nn.ReLU(),
-        nn.Linear(*task.hidden, num_actions),
+        nn.Linear(*HIDDEN, num_actions),
     ).to(memory_format=torch.channels_last)
 
 
@@ -72,6 +75,8 @@ def pixels(stack: torch.Tensor) -> torch.Tensor:
 
 def main() -> None:
     args = arguments(["atari"])
+    task: Task = args.settings
+    torch.set_flush_denormal(not args.denormals)
     torch.manual_seed(args.seed)
     rng = np.random.default_rng(args.seed)
     envs = make_envs(args.num_envs)
@@ -104,7 +109,8 @@ def main() -> None:
     env_steps = 0
     while not window.tick(env_steps):
         action = rng.integers(0, num_actions, args.num_envs)
-        greedy = rng.random(args.num_envs) >= epsilon(task, env_steps)
+        random = env_steps < task.learning_starts
+        greedy = rng.random(args.num_envs) >= (1.0 if random else epsilon(task, env_steps))
         if greedy.any():
             with torch.no_grad(), autocast:
                 best = online(pixels(torch.from_numpy(stack))).argmax(1).numpy()

@@ -1,9 +1,10 @@
 """DQN on CartPole in the plainest fast PyTorch: the yardstick of the CartPole training benchmark.
 
-    python benchmarks/bare_classic.py [--group 8] [--steps 20000]
+python benchmarks/bare_classic.py [--group 8] [--steps 20000]
 
 `--group 8` takes 8 env steps, then 8 updates on fresh minibatches, as rlmem does with
-`agent.updates_per_step=8`.
+`agent.updates_per_step=8`. As rlmem does, it leaves out Gymnasium's check of every step and flushes
+denormal numbers, into which Adam's moments fade, to zero; `--denormals` keeps them.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ def main() -> None:
     args = arguments(["cartpole"])
     torch.manual_seed(args.seed)
     rng = np.random.default_rng(args.seed)
-    env = gymnasium.make("CartPole-v1")
+    torch.set_flush_denormal(not args.denormals)
+    env = gymnasium.make("CartPole-v1", disable_env_checker=True)
     online, target = make_network(), make_network()
     target.load_state_dict(online.state_dict())
     optimizer = torch.optim.Adam(online.parameters(), lr=task.lr, eps=task.adam_eps, fused=True)

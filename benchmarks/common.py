@@ -10,9 +10,11 @@ import platform
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import NoReturn
 
+ROOT = Path(__file__).resolve().parents[1]
 NOT_INSTALLED = 3  # exit status of a contender whose package is missing
 
 
@@ -121,17 +123,19 @@ class Window:
 
 
 def arguments(tasks: Sequence[str], memory: bool = False) -> argparse.Namespace:
-    """Command line of one contender.
+    """Command line of one contender; its `settings` are the task's, with what was asked for.
 
     Args:
         tasks: what it can run; the first is the default.
-        memory: whether it takes `--memory`.
+        memory: whether it is rlmem, which takes `--memory` and more.
     """
     parser = argparse.ArgumentParser()
     parser.add_argument("--task", choices=tasks, default=tasks[0])
     parser.add_argument(
         "--steps", type=int, help="timed env steps (default: 4000 atari, 20000 cartpole)"
     )
+    parser.add_argument("--short", action="store_true", help="a tenth of that: does it work?")
+    parser.add_argument("--stored", type=int, help="transitions stored when learning starts")
     parser.add_argument("--num-envs", type=int, default=1)
     parser.add_argument(
         "--group", type=int, default=1, help="cartpole: env steps, then as many updates"
@@ -139,13 +143,19 @@ def arguments(tasks: Sequence[str], memory: bool = False) -> argparse.Namespace:
     parser.add_argument("--bf16", action="store_true", help="bfloat16 autocast")
     parser.add_argument("--threads", type=int, help="torch threads (default: the task's)")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--denormals", action="store_true", help="bare: do not flush them to zero")
     if memory:
         parser.add_argument("--memory", default="uniform")
         parser.add_argument("--storage", help="memory/storage of rlmem (default: the memory's)")
         parser.add_argument("--compile", action="store_true", help="trainer.compile of rlmem")
+        parser.add_argument("--checkout", default=str(ROOT), help="whose train.py is run")
     args = parser.parse_args()
-    args.steps = args.steps or {"atari": 4_000, "cartpole": 20_000}[args.task]
-    args.threads = args.threads or TASKS[args.task].threads
+    shorter = 10 if args.short else 1
+    args.steps = args.steps or {"atari": 4_000, "cartpole": 20_000}[args.task] // shorter
+    task = TASKS[args.task]
+    starts = args.stored // shorter if args.stored else task.learning_starts
+    args.settings = replace(task, learning_starts=starts, log_every=task.log_every // shorter)
+    args.threads = args.threads or task.threads
     if args.threads:
         import torch
 

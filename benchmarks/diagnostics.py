@@ -1,18 +1,19 @@
 """What the replay diagnostics of metrics.csv cost: a run switches them on and off at each row.
 
-python benchmarks/diagnostics.py            # prints the table, writes results/diagnostics.md
-python benchmarks/diagnostics.py --segments 20 --only uniform
+python benchmarks/diagnostics.py --contender uniform     # one JSON line
+python benchmarks/diagnostics.py --list
 
 Every `log.every` env steps (1,000, the default) make a segment, with its row of metrics.csv;
 segments with and without diagnostics take turns in one process, so that whatever else the machine
 does falls on both. Times are CPU seconds of the process (one torch thread) over the segments after
-learning has started and epsilon has stopped falling; what is added is the median over pairs of
-neighbours.
+learning has started and epsilon has stopped falling; what is added to an env step is the median
+over pairs of neighbours.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
 import tempfile
 import time
@@ -21,10 +22,10 @@ from typing import Any
 
 import lightning
 import torch
-from common import machine, versions
+from common import versions
 
-HERE = Path(__file__).resolve().parent
 WARM_UP = 10  # segments that do not count
+SEGMENTS = 100  # of 1,000 env steps that do, half of them with diagnostics
 SETTINGS = {
     "uniform": ["memory=uniform", "env=cartpole"],
     "uniform, updates_per_step=1": ["memory=uniform", "env=cartpole", "agent.updates_per_step=1"],
@@ -57,9 +58,8 @@ class Switch(lightning.Callback):
         self.started, self.steps = time.process_time(), steps
 
 
-def measure(overrides: list[str], segments: int) -> tuple[float, float, float]:
-    """Microseconds an env step without diagnostics, and those that they add to an env step and to
-    a round."""
+def measure(overrides: list[str], segments: int) -> tuple[float, float]:
+    """Microseconds an env step without diagnostics, and those that they add."""
     from rlmem.config import check, compose
     from rlmem.runs.train import Run, _quiet
 
@@ -78,37 +78,23 @@ def measure(overrides: list[str], segments: int) -> tuple[float, float, float]:
     counted = switch.times[WARM_UP:]
     off, on = ([us for had, us in counted if had == which] for which in (False, True))
     added = statistics.median(b - a for a, b in zip(off, on, strict=False))
-    return statistics.median(off), added, added * run.stream.steps_a_round
+    return statistics.median(off), added
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--segments", type=int, default=100, help="of 1,000 env steps, half of them with"
-    )
-    parser.add_argument("--only", default="", help="settings whose name contains this")
-    parser.add_argument("--results", type=Path, default=HERE / "results/diagnostics.md")
+    parser.add_argument("--contender", choices=SETTINGS, default="uniform")
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--short", action="store_true", help="10 segments: does it work?")
     args = parser.parse_args()
-    about = machine()
-    named = ", ".join(f"{k} {v}" for k, v in versions(["torch", "numpy", "lightning"]).items())
-    lines = [
-        "# diagnostics",
-        "",
-        f"CartPole, DQN: {args.segments // 2} pairs of segments of 1,000 env steps, with and "
-        "without diagnostics; medians, CPU time.",
-        f"Machine: {about['cpu']}, {about['cores']} cores, {about['memory_gib']} GiB. "
-        f"Versions: {named}.",
-        "",
-        "| setting | us an env step without | added | share | added to a round, us |",
-        "|---|---:|---:|---:|---:|",
-    ]
-    for name, overrides in SETTINGS.items():
-        if args.only in name:
-            bare, added, a_trainer_step = measure(overrides, args.segments)
-            share = f"{added:+,.1f} | {added / bare:+.1%} | {a_trainer_step:+,.0f}"
-            lines.append(f"| {name} | {bare:,.0f} | {share} |")
-            print(lines[-1], flush=True)
-    args.results.write_text("\n".join(lines) + "\n")
+    if args.list:
+        print("\n".join(SETTINGS))
+        return
+    without, added = measure(SETTINGS[args.contender], 10 if args.short else SEGMENTS)
+    metrics = {"us_without": round(without, 1), "added_us": round(added, 2)}
+    metrics["added_percent"] = round(100 * added / without, 2)
+    named = versions(["rlmem", "torch", "numpy", "lightning"])
+    print(json.dumps({"name": args.contender, "metrics": metrics, "versions": named}))
 
 
 if __name__ == "__main__":

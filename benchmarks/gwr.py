@@ -36,13 +36,19 @@ CONTENDERS = (
 
 def make_map(prototype: str) -> tuple[Any, Any]:
     """A map as memory=gwr makes it for an Atari game."""
-    from rlmem.memories import GWRWriter, MapStorage, RandomProjection
+    from rlmem.memories import GWRWriter, MapOptions, MapStorage, RandomProjection
 
     storage = MapStorage(
-        STEPS, SHAPE, np.uint8, DIMS, num_actions=18, prototype=prototype, stack=SHAPE[0]
+        STEPS,
+        SHAPE,
+        np.uint8,
+        DIMS,
+        num_actions=18,
+        stack=SHAPE[0],
+        options=MapOptions(prototype=prototype),
     )
     embedding = RandomProjection(SHAPE, DIMS, scale_input=1 / 255, stack=SHAPE[0])
-    writer = GWRWriter(0.9, 1.0, stack=SHAPE[0], num_envs=ENVS, embedding=embedding)
+    writer = GWRWriter(0.9, 1.0, num_envs=ENVS, embedding=embedding)
     writer.register_storage(storage)
     return storage, writer
 

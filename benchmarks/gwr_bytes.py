@@ -30,20 +30,27 @@ VARIANTS: dict[str, dict[str, Any]] = {
 def make_map(activation: float, habituation: float, variant: dict[str, Any]) -> Any:
     from rlmem.memories import (
         GWRWriter,
+        MapOptions,
         MapStorage,
         RandomProjection,
         ReplayMemory,
+        RuleSettings,
         VisitSampler,
     )
 
     dims, prototype = variant.get("dims", 128), variant.get("prototype", "moving")
     storage = MapStorage(
-        STEPS, SHAPE, np.uint8, dims, num_actions=18, prototype=prototype, stack=SHAPE[0]
+        STEPS,
+        SHAPE,
+        np.uint8,
+        dims,
+        num_actions=18,
+        stack=SHAPE[0],
+        options=MapOptions(prototype=prototype),
     )
     embedding = RandomProjection(SHAPE, dims, scale_input=1 / 255, stack=SHAPE[0])
-    links = variant.get("links", True)
-    options = {"stack": SHAPE[0], "num_envs": ENVS, "embedding": embedding, "links": links}
-    writer = GWRWriter(activation, habituation, **options)
+    rule = RuleSettings(links=variant.get("links", True))
+    writer = GWRWriter(activation, habituation, num_envs=ENVS, embedding=embedding, rule=rule)
     return ReplayMemory(storage, VisitSampler(), writer, seed=0)
 
 

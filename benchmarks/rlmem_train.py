@@ -3,29 +3,31 @@
 python benchmarks/rlmem_train.py --task atari --memory uniform --num-envs 4 [--bf16]
 python benchmarks/rlmem_train.py --task cartpole --group 8
 python benchmarks/rlmem_train.py --task cartpole --compile
+python benchmarks/rlmem_train.py --checkout ../another   # the rlmem of another checkout
 """
 
 from __future__ import annotations
 
+import argparse
 import csv
 import json
+import os
 import subprocess
 import sys
 import tempfile
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
-from common import TASKS, arguments, report
-
-ROOT = Path(__file__).resolve().parents[1]
+from common import arguments, report
 
 
-def overrides(args, run_dir: str) -> list[str]:
-    """The command line of a run with the benchmark's settings."""
-    task = TASKS[args.task]
+def options(args: argparse.Namespace) -> dict[str, Any]:
+    """The overrides of a run with the benchmark's settings."""
+    task = args.settings
     # The clock starts with the first row of metrics.csv after the warm-up.
     first_row = -(-task.clock_starts // task.log_every) * task.log_every
-    options = {
+    given = {
         "agent": "dqn",
         "memory": args.memory,
         "env": "road_runner" if args.task == "atari" else "cartpole",
@@ -54,15 +56,33 @@ def overrides(args, run_dir: str) -> list[str]:
         "evaluation.episodes": 1,  # after the timed part
         "checkpoint.every": 1_000_000_000,
         "logger": "csv",
-        "hydra.run.dir": run_dir,
     }
     if args.storage:
-        options["memory/storage"] = args.storage
+        given["memory/storage"] = args.storage
     if args.task == "atari":
-        options["env/protocol"] = "machado"
+        given["env/protocol"] = "machado"
     if args.threads:
-        options["trainer.threads"] = args.threads
-    return [f"{key}={value}" for key, value in options.items()]
+        given["trainer.threads"] = args.threads
+    return given
+
+
+def start(args: argparse.Namespace, given: dict[str, Any], folder: str, *flags: str) -> Any:
+    """Start `train.py` with these overrides; what it says goes to `folder`/log.txt."""
+    command = [sys.executable, str(Path(args.checkout).resolve() / "train.py"), *flags]
+    command += [f"{key}={value}" for key, value in given.items()]
+    own = {**os.environ, "PYTHONPATH": str(Path(args.checkout).resolve())}
+    with Path(folder, "log.txt").open("a") as log:
+        return subprocess.Popen(command, cwd=folder, env=own, stdout=log, stderr=log)
+
+
+def check(process: Any, folder: str) -> None:
+    """Wait for a run.
+
+    Raises:
+        SystemExit: it failed; the end of its log is the message.
+    """
+    if process.wait():
+        sys.exit(Path(folder, "log.txt").read_text()[-2000:])
 
 
 def rate(metrics: Path, clock_starts: int) -> float:
@@ -88,11 +108,8 @@ def main() -> None:
     args = arguments(["atari", "cartpole"], memory=True)
     with tempfile.TemporaryDirectory() as folder:
         run_dir = Path(folder) / "run"
-        command = [sys.executable, str(ROOT / "train.py"), *overrides(args, str(run_dir))]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
-        if done.returncode:
-            sys.exit(f"{' '.join(command)}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
-        speed = rate(run_dir / "metrics.csv", TASKS[args.task].clock_starts)
+        check(start(args, {**options(args), "hydra.run.dir": run_dir}, folder), folder)
+        speed = rate(run_dir / "metrics.csv", args.settings.clock_starts)
     report(f"rlmem {args.memory}", args, speed, ["rlmem", "torchrl", "tensordict", "lightning"])
 
 

@@ -1,10 +1,11 @@
 """The harness: every contender in a process of its own, interleaved, medians with range and ratios.
 
-python benchmarks/run.py [training|atari|cartpole|er_study|storage|bytes|gwr|sum_tree|startup|all]
-    [--repeats 5]
-    [--peers] [--peers-python PATH]
+python benchmarks/run.py [all|training|startup|sum_tree|storage|bytes|gwr|diagnostics|er_study|
+                          episodic|cartpole|atari|side_by_side|stored ...]
+    [--repeats 5] [--only per,gwr] [--short]
+    [--peers] [--peers-python PATH] [--against CHECKOUT]
 
-Writes benchmarks/results/<name>.json and .md. `training` is atari and cartpole.
+Writes benchmarks/results/<name>.json and .md. `training` is cartpole and atari.
 """
 
 from __future__ import annotations
@@ -17,124 +18,34 @@ import statistics
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from common import NOT_INSTALLED, machine
-from record_frames import ensure
+from common import NOT_INSTALLED, ROOT, machine
+from suites import BENCHMARKS, FASTEST_PEER, HERE, Benchmark, Contender, Target
 
-HERE = Path(__file__).resolve().parent
-
-
-@dataclass
-class Contender:
-    """A command that prints one JSON line, and what came of it."""
-
-    name: str
-    command: list[str]
-    peer: bool = False
-    runs: list[dict[str, float]] = field(default_factory=list)  # metric -> value, a repeat each
-    versions: dict[str, str] = field(default_factory=dict)
-    problem: str = ""
+GROUPS = {"all": list(BENCHMARKS), "training": ["cartpole", "atari"]}
+SHORT = (
+    "er_study.py",
+    "episodic.py",
+    "diagnostics.py",
+    "side_by_side.py",
+    "rlmem_train.py",
+    "bare_",
+    "peers/",
+)
+AS_FAST = 0.97  # of the checkout that is compared with
 
 
-@dataclass(frozen=True)
-class Benchmark:
-    """Contenders and the one that the others are divided by."""
-
-    contenders: list[Contender]
-    baseline: str
-    digits: dict[str, int]  # metric -> decimals in the table
-
-
-def training(task: str, steps: int | None) -> Benchmark:
-    """The loops of one task; the bare one first."""
-    length = ["--steps", str(steps)] if steps else []
-
-    def script(name: str, path: str, *options: str) -> Contender:
-        command = [path, "--task", task, *length, *options]
-        return Contender(name, command, peer=path.startswith("peers"))
-
-    e4, bf16, group = ("--num-envs", "4"), "--bf16", ("--group", "8")
-    if task == "atari":
-        contenders = [
-            script("bare, 4 envs", "bare_atari.py", *e4),
-            script("bare, 1 env", "bare_atari.py"),
-            script("bare, 4 envs, bf16", "bare_atari.py", *e4, bf16),
-            script("bare, 1 env, bf16", "bare_atari.py", bf16),
-            script("rlmem uniform, 4 envs", "rlmem_train.py", *e4),
-            script("rlmem uniform, frames, 4 envs", "rlmem_train.py", "--storage", "frames", *e4),
-            script("rlmem per, 4 envs", "rlmem_train.py", "--memory", "per", *e4),
-            script("rlmem uniform, 4 envs, bf16", "rlmem_train.py", *e4, bf16),
-            script("sb3, 1 env", "peers/sb3.py"),
-            script("sb3, 4 envs", "peers/sb3.py", *e4),
-            script("cleanrl style, 1 env", "peers/cleanrl.py"),
-            script("torchrl, 1 env", "peers/torchrl.py"),
-            script("tianshou, 1 env", "peers/tianshou.py"),
-            script("tianshou, 4 envs", "peers/tianshou.py", *e4),
-        ]
-        return Benchmark(contenders, "bare, 4 envs", {"env_steps_per_second": 1})
-    contenders = [
-        script("bare", "bare_classic.py"),
-        script("bare, groups of 8", "bare_classic.py", *group),
-        script("rlmem, updates_per_step=1", "rlmem_train.py"),
-        script("rlmem per, updates_per_step=1", "rlmem_train.py", "--memory", "per"),
-        script("rlmem, updates_per_step=1, compiled", "rlmem_train.py", "--compile"),
-        script("rlmem, updates_per_step=8", "rlmem_train.py", *group),
-        script("cleanrl style", "peers/cleanrl.py"),
-        script("sb3", "peers/sb3.py"),
-        script("sb3, groups of 8", "peers/sb3.py", *group),
-        script("torchrl", "peers/torchrl.py"),
-        script("torchrl, groups of 8", "peers/torchrl.py", *group),
-        script("tianshou", "peers/tianshou.py"),
-        script("tianshou, groups of 8", "peers/tianshou.py", *group),
-    ]
-    return Benchmark(contenders, "bare", {"env_steps_per_second": 0})
-
-
-def listed(path: str, baseline: str, digits: dict[str, int], own: set[str]) -> Benchmark:
-    """The contenders that a script names itself with `--list`."""
-    command = [sys.executable, str(HERE / path), "--list"]
-    names = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
-    contenders = [Contender(n, [path, "--contender", n], peer=n not in own) for n in names]
-    return Benchmark(contenders, baseline, digits)
-
-
-def make(name: str, steps: int | None) -> Benchmark:
-    """The benchmark of this name."""
-    if name in ("atari", "cartpole"):
-        return training(name, steps)
-    if name == "storage":
-        digits = {"get_32_ms": 3, "written_per_second": 0, "bytes_per_transition": 0}
-        return listed("storage.py", "bare ring", digits, {"bare ring", "rlmem"})
-    if name == "bytes":
-        ensure("road_runner")  # the other libraries' interpreter cannot record it
-        digits = {"gb_a_million": 3, "counted_gb_a_million": 3}
-        digits |= {"sample_32_ms": 3, "written_per_second": 0}
-        own = {"rlmem dense", "rlmem frames", "rlmem compressed"}
-        return listed("bytes.py", "rlmem frames", digits, own)
-    if name == "gwr":
-        digits = {"us_at_1000": 0, "us_at_10000": 0, "us_at_50000": 0, "us_mean": 0, "nodes": 0}
-        own = {"blocks of 8", "blocks of 1", "exemplars, blocks of 8", "all keys", "all pixels"}
-        own.add("Reacher, blocks of 10")
-        return listed("gwr.py", "all keys", digits, own)
-    if name == "er_study":
-        noted = "plain PyTorch, a batch's figures each step"
-        own = {noted, "plain PyTorch, no figures"}
-        own |= {"rlmem, figures every 50 steps", "rlmem, figures each step"}
-        return listed("er_study.py", noted, {"env_steps_per_second": 0}, own)
-    if name == "sum_tree":
-        digits = {"update_32_ms": 4, "draw_32_ms": 4}
-        return listed("sum_tree.py", "plain numpy", digits, {"plain numpy", "rlmem"})
-    return listed(
-        "startup.py", "train.py --help", {"seconds": 2}, {"train.py --help", "first env step"}
-    )
-
-
-def run_once(contender: Contender, python: str, timeout: float) -> None:
+def run_once(contender: Contender, python: str, timeout: float, short: bool) -> None:
     """Run a contender and keep its line, or why there is none."""
     command = [python, str(HERE / contender.command[0]), *contender.command[1:]]
+    if short and contender.command[0].startswith(SHORT):
+        command.append("--short")
+    # rlmem lets threads that wait sleep soon; so do the others, whom a busy moment of the machine
+    # would cost most of their speed. And this checkout is imported, whatever is installed.
+    own = {"GOMP_SPINCOUNT": "10000", **os.environ, "PYTHONPATH": str(ROOT)}
     # A session of its own, so that a timeout also ends what the contender has started.
     process = subprocess.Popen(
         command,
@@ -142,6 +53,7 @@ def run_once(contender: Contender, python: str, timeout: float) -> None:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        env=own,
     )
     try:
         out, err = process.communicate(timeout=timeout)
@@ -172,6 +84,44 @@ def summary(contender: Contender, metric: str) -> dict[str, float] | None:
     return {"median": statistics.median(values), "min": min(values), "max": max(values)}
 
 
+def ratio(contender: Contender, other: Contender, metric: str) -> float | None:
+    """A contender's metric divided by another's: the median over the repeats, in each of which
+    both met about the same machine."""
+    pairs = zip(contender.runs, other.runs, strict=False)
+    found = [a[metric] / b[metric] for a, b in pairs if metric in a and b.get(metric)]
+    return statistics.median(found) if found else None
+
+
+def reached(benchmark: Benchmark, target: Target) -> tuple[str, float | None]:
+    """What a target is divided by, and what was measured of it."""
+    by_name = {c.name: c for c in benchmark.contenders}
+    contender, over = by_name.get(target.contender), target.over
+    if contender is None:
+        return over, None
+    if not over:
+        found = summary(contender, target.metric)
+        return over, found and found["median"]
+    if over == FASTEST_PEER:
+        medians = {c.name: summary(c, target.metric) for c in benchmark.contenders if c.peer}
+        found_peers = {name: found["median"] for name, found in medians.items() if found}
+        over = max(found_peers, key=lambda name: found_peers[name], default=over)
+    return over, ratio(contender, by_name[over], target.metric) if over in by_name else None
+
+
+def target_rows(benchmark: Benchmark) -> list[dict[str, Any]]:
+    """Every target with what was measured."""
+    rows = []
+    for target in benchmark.targets:
+        over, found = reached(benchmark, target)
+        met = None
+        if found is not None:
+            met = found <= target.bound if target.most else found >= target.bound
+        row = {"contender": target.contender, "over": over or None, "metric": target.metric}
+        row |= {"wanted": f"{'<=' if target.most else '>='} {target.bound:g}"}
+        rows.append({**row, "measured": found and round(found, 3), "met": met})
+    return rows
+
+
 def table(name: str, benchmark: Benchmark, repeats: int) -> str:
     """The results as a markdown page."""
     about = machine()
@@ -181,8 +131,8 @@ def table(name: str, benchmark: Benchmark, repeats: int) -> str:
     lines = [
         f"# {name}",
         "",
-        f"Medians of {repeats} interleaved runs (lowest to highest); ratio: median divided by that "
-        f"of *{benchmark.baseline}*.",
+        f"Medians of {repeats} interleaved runs (lowest to highest); ratio: to "
+        f"*{benchmark.baseline}* in the same repeat, the median.",
         f"Machine: {about['cpu']}, {about['cores']} cores, {about['memory_gib']} GiB, "
         f"{about['system']}. Versions: {', '.join(f'{k} {v}' for k, v in versions.items())}.",
         "",
@@ -193,14 +143,23 @@ def table(name: str, benchmark: Benchmark, repeats: int) -> str:
     for contender in benchmark.contenders:
         cells = [contender.name]
         for metric, digits in benchmark.digits.items():
-            found, reference = summary(contender, metric), summary(base, metric)
+            found, compared = summary(contender, metric), ratio(contender, base, metric)
             if found is None:
                 cells += [contender.problem or ("-" if contender.runs else "not run"), ""]
                 continue
             low, high = f"{found['min']:,.{digits}f}", f"{found['max']:,.{digits}f}"
             cells.append(f"{found['median']:,.{digits}f} ({low} to {high})")
-            cells.append(f"{found['median'] / reference['median']:.2f}" if reference else "")
+            cells.append("" if compared is None else f"{compared:.2f}")
         lines.append("| " + " | ".join(cells) + " |")
+    if benchmark.targets:
+        lines += ["", "| target | measured | wanted | met |", "|---|---:|---:|---|"]
+    for row in target_rows(benchmark):
+        what = f"{row['contender']}, over {row['over']}" if row["over"] else row["contender"]
+        if row["metric"] != "env_steps_per_second":
+            what += f": {row['metric']}"
+        measured = "not run" if row["measured"] is None else f"{row['measured']:.2f}"
+        met = {True: "yes", False: "no", None: ""}[row["met"]]
+        lines.append(f"| {what} | {measured} | {row['wanted']} | {met} |")
     return "\n".join(lines) + "\n"
 
 
@@ -224,46 +183,75 @@ def record(name: str, benchmark: Benchmark, repeats: int, folder: Path) -> None:
         "repeats": repeats,
         "machine": machine(),
         "contenders": results,
+        "targets": target_rows(benchmark),
     }
     (folder / f"{name}.json").write_text(json.dumps(page, indent=1) + "\n")
     (folder / f"{name}.md").write_text(table(name, benchmark, repeats))
 
 
-def main() -> None:
-    groups = {
-        "training": ["atari", "cartpole"],
-        "all": ["startup", "sum_tree", "storage", "bytes", "gwr", "er_study", "cartpole", "atari"],
-    }
-    names = ["atari", "cartpole", "er_study", "storage", "bytes", "gwr", "sum_tree", "startup"]
+def with_before(benchmark: Benchmark, checkout: str) -> Benchmark:
+    """Beside each training run of rlmem the same with the rlmem of another checkout."""
+    contenders, targets = [], list(benchmark.targets)
+    for contender in benchmark.contenders:
+        contenders.append(contender)
+        if contender.command[0] == "rlmem_train.py":
+            before = f"{contender.name}, before"
+            command = [*contender.command, "--checkout", checkout]
+            contenders.append(Contender(before, command))
+            targets.append(Target(contender.name, before, AS_FAST))
+    return replace(benchmark, contenders=contenders, targets=tuple(targets))
+
+
+def chosen(benchmark: Benchmark, args: argparse.Namespace) -> Benchmark:
+    """The benchmark with the contenders that were asked for, and those that they are divided by."""
+    if args.against:
+        benchmark = with_before(benchmark, args.against)
+    asked = {c.name for c in benchmark.contenders if any(t in c.name for t in args.only.split(","))}
+    targets = tuple(t for t in benchmark.targets if t.contender in asked)
+    others = {benchmark.baseline, *(t.over for t in targets)}
+    contenders = [
+        c
+        for c in benchmark.contenders
+        if (args.peers or not c.peer)
+        and (c.name in asked | others or (c.peer and FASTEST_PEER in others))
+    ]
+    return replace(benchmark, contenders=contenders, targets=targets)
+
+
+def arguments() -> argparse.Namespace:
+    """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", nargs="?", default="all", choices=[*groups, *names])
+    names = [*GROUPS, *BENCHMARKS]
+    parser.add_argument("what", nargs="*", default=["all"], metavar="|".join(names))
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--steps", type=int, help="timed env steps of a training run")
+    parser.add_argument("--short", action="store_true", help="runs of a tenth: does it work?")
     parser.add_argument("--peers", action="store_true", help="other libraries too")
     parser.add_argument(
         "--peers-python", default=sys.executable, help="interpreter that has the other libraries"
     )
+    parser.add_argument("--against", help="a checkout whose rlmem is run beside this one's")
     parser.add_argument(
         "--only", default="", help="contenders whose name contains one of these, a,b"
     )
     parser.add_argument("--timeout", type=float, default=600, help="seconds a run")
     parser.add_argument("--results", type=Path, default=HERE / "results")
     args = parser.parse_args()
-    for name in groups.get(args.what, [args.what]):
-        benchmark = make(name, args.steps)
-        benchmark.contenders[:] = [
-            c
-            for c in benchmark.contenders
-            if (args.peers or not c.peer)
-            and (any(t in c.name for t in args.only.split(",")) or c.name == benchmark.baseline)
-        ]
+    if unknown := set(args.what) - set(names):
+        parser.error(f"{min(unknown)}: no such benchmark; there are {', '.join(names)}")
+    return args
+
+
+def main() -> None:
+    args = arguments()
+    for name in [n for what in args.what for n in GROUPS.get(what, [what])]:
+        benchmark = chosen(BENCHMARKS[name](), args)
         for repeat in range(args.repeats):
             for contender in benchmark.contenders:
                 if contender.problem:
                     continue
                 started = time.perf_counter()
                 python = args.peers_python if contender.peer else sys.executable
-                run_once(contender, python, args.timeout)
+                run_once(contender, python, args.timeout, args.short)
                 result = contender.problem or contender.runs[-1]
                 seconds = time.perf_counter() - started
                 label = f"{name} {repeat + 1}/{args.repeats} {contender.name}"

@@ -1,7 +1,9 @@
 """Errors that are a user's to mend."""
 
+import importlib
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import Any
 
 
 class UserError(ValueError):
@@ -23,3 +25,26 @@ def choose_from(word: str, names: Iterable[str]) -> str:
     names = sorted(names)
     near = did_you_mean(word, names)
     return f"{near or ';'} {'Available' if near else 'available'}: {', '.join(names)}"
+
+
+def one_line(thing: object, most: int = 120) -> str:
+    """A text, such as an error's, in one line of at most so many characters."""
+    text = " ".join(str(thing).split())
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
+def need(module: str, what: str, extra: str) -> Any:
+    """A module of a package that only some installations have.
+
+    Args:
+        what: of the user's input needs it, such as `mode=report`.
+        extra: of rlmem that brings it.
+
+    Raises:
+        UserError: it is missing.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        package = module.split(".")[0].replace("_", "-")
+        raise UserError(f"{what} needs {package}: pip install 'rlmem[{extra}]'") from None

@@ -33,6 +33,7 @@ ROOMS = {
     "network": "rlmem.networks",
     "objective": "rlmem.config.objective",
 }
+AUTO = "auto"  # for a name: the part that suits
 _parts: dict[str, dict[str, "Part"]] = {}
 _opened: set[str] = set()
 
@@ -62,7 +63,7 @@ def part(group: str, *names: str, settings: Any = None) -> Callable[[C], C]:
         settings: the dataclass of its keys (`rlmem.settings`); None: it has none.
 
     Raises:
-        ValueError: another class has the name already.
+        UserError: another class has the name already.
     """
 
     def declare(cls: C) -> C:
@@ -73,7 +74,10 @@ def part(group: str, *names: str, settings: Any = None) -> Callable[[C], C]:
                 module,
                 _name(cls),
             ):
-                raise ValueError(f"{group}={name} is declared by {known[name].module} already")
+                raise UserError(
+                    f"{group}={name} is declared twice, by {known[name].module} and by {module}; "
+                    "give yours another name"
+                )
             known[name] = Part(group, name, cls, settings, module)
         return cls
 
@@ -92,7 +96,8 @@ def _open(group: str) -> None:
     _opened.add(room)
     module = importlib.import_module(room)
     for info in pkgutil.walk_packages(getattr(module, "__path__", []), f"{room}."):
-        importlib.import_module(info.name)
+        if not info.name.rpartition(".")[2].startswith("pictures"):  # they declare no parts
+            importlib.import_module(info.name)
 
 
 def _try_namesake(group: str, name: str) -> None:
@@ -133,6 +138,27 @@ def find(group: str, name: str, key: str | None = None) -> Part:
             f"{key or group}={name}: no such {what.split('.')[-1]}{choose_from(name, known)}"
         )
     return known[name]
+
+
+def find_suited(group: str, name: str, key: str, spec: Any) -> Part:
+    """The part of a group; `auto` is the first that says it suits a spec (`cls.suits(spec)`).
+
+    Raises:
+        UserError: there is none.
+    """
+    if name != AUTO:
+        return find(group, name, key)
+    for known in parts(group).values():
+        if known.cls.suits(spec):
+            return known
+    raise UserError(f"{key}={AUTO}: none suits {spec}; there are {', '.join(parts(group))}")
+
+
+def check_name(group: str, name: str, key: str) -> None:
+    """Raise a UserError unless a name is `auto` or one of a group's."""
+    if name not in (names := [AUTO, *parts(group)]):
+        what = group.split("/")[-1]
+        raise UserError(f"{key}={name}: no such {what}{choose_from(name, names)}")
 
 
 def is_elsewhere(group: str, name: str) -> bool:

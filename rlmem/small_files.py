@@ -1,7 +1,10 @@
-"""Reading small files that a stranger may have written: whole, bounded, and nothing but text."""
+"""Small files of text: read bounded, as a stranger may have written them; written whole or not."""
 
+import json
+import os
 import stat
 from pathlib import Path
+from typing import Any
 
 
 def read_small(path: Path, most_bytes: int = 2**20) -> str:
@@ -19,3 +22,19 @@ def read_small(path: Path, most_bytes: int = 2**20) -> str:
     if len(content) > most_bytes:
         raise ValueError(f"larger than {most_bytes:,} bytes")
     return content.decode()
+
+
+def read_json(path: Path, most_bytes: int = 2**20) -> dict[str, Any] | None:
+    """The mapping in a file, None where there is none or a damaged one."""
+    try:
+        content = json.loads(read_small(path, most_bytes))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return content if isinstance(content, dict) else None
+
+
+def write_small(path: Path, text: str) -> None:
+    """Write a file in one step, so that nobody reads half of it."""
+    fresh = path.with_suffix(".new")
+    fresh.write_text(text)
+    os.replace(fresh, path)

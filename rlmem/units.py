@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Sequence
 
 _UNITS = {"B": 1} | {
     f"{prefix}{suffix}": base**power
@@ -13,6 +14,11 @@ _UNITS = {"B": 1} | {
 def number(value: float, form: str = "{:,.4g}") -> str:
     """A number for people: a dash for NaN, 0 for what a sum that cancels leaves."""
     return form.format(0.0 if abs(value) < 1e-12 else value) if math.isfinite(value) else "-"
+
+
+def several(count: int, what: str) -> str:
+    """1,000 nodes, 1 node."""
+    return f"{count:,} {what}" + ("" if count == 1 else "s")
 
 
 def readable_bytes(size: float) -> str:
@@ -49,3 +55,19 @@ def parse_bytes(value: str | int) -> int:
     if size < 1:
         raise ValueError(f"{value} is less than a byte")
     return size
+
+
+def signed(value: float) -> str:
+    """+1,234 or -0.056."""
+    return f"{value:+,.0f}" if abs(value) >= 1000 else f"{value:+.3g}"
+
+
+def signed_bytes(value: float) -> str:
+    """4096 -> '+4.0 KiB'."""
+    return ("-" if value < 0 else "+") + readable_bytes(abs(value))
+
+
+def aligned(rows: Sequence[tuple[str, str]]) -> str:
+    """A line for each name and what is said of it, these below each other."""
+    width = max(len(name) for name, _ in rows)
+    return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)

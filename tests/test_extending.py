@@ -5,12 +5,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 
 import rlmem
-from rlmem.config import check, compose, run_hydra
+import rlmem.memories
+from rlmem.cli import _study
+from rlmem.config import check, check_evaluate, compose, run_hydra
 from rlmem.errors import UserError
+from rlmem.registry import load_plugins
+from rlmem.runs.evaluate import evaluate
 
 PAGE = Path(__file__).parents[1] / "docs" / "extending.md"
 FILES = dict(re.findall(r"`([\w/]+\.(?:py|yaml))`\n\n```\w+\n(.*?)```", PAGE.read_text(), re.S))
@@ -58,6 +63,35 @@ def test_a_memory_that_is_cut_off_goes_on_as_if_it_had_not_been(folder: Path) ->
     for name in ("env_steps", "train_return_mean", "eval_return_mean", "memory_bytes"):
         assert part.summary[name] == whole.summary[name]  # type: ignore[index]
     assert part.episodes["return"].tolist() == whole.episodes["return"].tolist()
+
+
+@pytest.mark.slow
+def test_a_memory_is_drawn_while_it_learns_and_after(folder: Path) -> None:
+    pytest.importorskip("matplotlib")
+    given = ["plugins=[my_parts.reservoir]", "memory=reservoir", "memory.capacity=300", *SHORT]
+    given += ["env=cartpole", "checkpoint.keep_memory_when_finished=true", "log.map_every=600"]
+    rlmem.train(given, run_dir="run")
+    while_learning = {path.name for path in (folder / "run" / "map").iterdir()}
+    assert [name[:6] for name in while_learning] == ["ages_0", "ages_0"]
+    evaluate(check_evaluate(compose("evaluate", ["mode=map", "run=run", *given[:1]])))
+    after = {path.name for path in (folder / "run" / "map").iterdir()}
+    assert after - while_learning == {"ages.png", "ages.svg"}
+
+
+def test_the_ages_of_a_reservoir_are_those_of_what_it_holds() -> None:
+    load_plugins(["my_parts.reservoir"])
+    reservoir = sys.modules["my_parts.reservoir"]
+    storage = rlmem.memories.SlotStorage(5, (1,), np.float32)
+    memory = rlmem.memories.ReplayMemory(
+        storage, rlmem.memories.UniformSampler(), reservoir.ReservoirWriter(), seed=0
+    )
+    states, never = np.arange(41, dtype=np.float32)[:, None], np.zeros((40, 1), bool)
+    following = {"observation": states[1:], "reward": never.astype(np.float32)}
+    following |= {"terminated": never, "truncated": never}
+    whole = {"observation": states[:-1], "action": np.zeros(40, np.int64), "next": following}
+    memory.extend(whole)
+    held = memory.sample(200)["observation"].unique().tolist()
+    assert sorted(39 - memory.writer.ages) == held
 
 
 @pytest.mark.slow
@@ -134,13 +168,5 @@ def test_help_lists_parts_of_ones_own(capfd: pytest.CaptureFixture[str]) -> None
 def test_a_study_of_ones_own_runs(folder: Path) -> None:
     definition = yaml.safe_load(FILES["my_study/study.yaml"])
     assert "plugins=" in definition["common"]
-    root = Path(__file__).parents[1]
-    done = subprocess.run(
-        [sys.executable, str(root / "study.py"), "my_study", "--jobs", "1"],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    assert _study("my_study", "", 1) == 0
     assert "reservoir" in (folder / "my_study" / "report" / "results.csv").read_text()

@@ -102,13 +102,22 @@ def test_a_name_has_one_class() -> None:
         pass
 
     part("toy", "ball")(Ball)  # as where its module is imported anew
-    with pytest.raises(ValueError, match=rf"^toy=marble is declared by {__name__} already$"):
+    twice = rf"^toy=marble is declared twice, by {__name__} and by {__name__}; give yours another"
+    with pytest.raises(UserError, match=twice):
 
         @part("toy", "marble")
         class Marble:
             pass
 
     assert {name: p.cls for name, p in parts("toy").items()} == {"ball": Ball, "marble": Ball}
+
+
+def test_a_name_that_was_taken_before_its_room_was_opened_is_told_then(toys: Path) -> None:
+    (toys.parent / "my_toys.py").write_text(PART.format(group="toy", name="bus", cls="MyBus"))
+    load_plugins(["my_toys"])
+    twice = r"^toy=bus is declared twice, by my_toys and by toys\.vehicles; give yours another"
+    with pytest.raises(UserError, match=twice):
+        parts("toy")
 
 
 def test_a_plugin_is_a_module_of_the_current_folder(

@@ -1,6 +1,6 @@
 """DQN in CleanRL's single-file style: one env in a SyncVectorEnv, SB3's buffer, default Adam.
 
-python benchmarks/peers/cleanrl.py --task atari|cartpole --steps N
+python benchmarks/peers/cleanrl.py --task atari|cartpole --steps N [--bf16]
 
 Written for this benchmark after the structure of CleanRL's dqn.py and dqn_atari.py, with these
 versions of Gymnasium and ale-py. It writes to TensorBoard every 100 steps, so does this.
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 # The shared modules instead of this folder, whose names would hide the packages under test.
@@ -120,11 +121,12 @@ def main() -> None:
         optimize_memory_usage=args.task == "atari",
         handle_timeout_termination=False,
     )
+    autocast = torch.autocast("cpu", torch.bfloat16, enabled=args.bf16)
     window = Window(task.clock_starts, args.steps)
     with tempfile.TemporaryDirectory() as folder:
         writer = SummaryWriter(folder)
         obs, _ = envs.reset(seed=args.seed)
-        step = 0
+        step, started = 0, time.time()
         while not window.tick(step):
             if rng.random() < epsilon(task, step):
                 actions = np.array([envs.single_action_space.sample()])
@@ -145,16 +147,18 @@ def main() -> None:
                 continue
             if step % task.train_every == 0:
                 data = memory.sample(task.batch_size)
-                with torch.no_grad():
+                with torch.no_grad(), autocast:
                     target_max, _ = target_network(data.next_observations).max(dim=1)
                     td_target = data.rewards.flatten() + task.gamma * target_max * (
                         1 - data.dones.flatten()
                     )
-                old_val = q_network(data.observations).gather(1, data.actions).squeeze()
-                loss = F.mse_loss(td_target, old_val)
+                with autocast:
+                    old_val = q_network(data.observations).gather(1, data.actions).squeeze()
+                    loss = F.mse_loss(td_target, old_val)
                 if step % 100 == 0:
                     writer.add_scalar("losses/td_loss", loss, step)
                     writer.add_scalar("losses/q_values", old_val.mean().item(), step)
+                    writer.add_scalar("charts/SPS", int(step / (time.time() - started)), step)
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()

@@ -1,6 +1,6 @@
 """DQN as a Stable-Baselines3 user runs it: `make_atari_env` + `VecFrameStack`, or a `CartPole-v1`.
 
-python benchmarks/peers/sb3.py --task atari|cartpole --steps N [--num-envs 4] [--group 8]
+python benchmarks/peers/sb3.py --task atari|cartpole --steps N [--num-envs 4] [--group 8] [--bf16]
 
 SB3 has neither a mean squared error nor a switch that turns gradient clipping off: its Huber loss
 and max_grad_norm=10 stay.
@@ -16,6 +16,7 @@ from pathlib import Path
 # The shared modules instead of this folder, whose names would hide the packages under test.
 sys.path[0] = str(Path(__file__).resolve().parents[1])
 
+import torch
 from common import (
     FRAME_SKIP,
     SCREEN,
@@ -95,7 +96,8 @@ def main() -> None:
         device="cpu",
     )
     window = Window(task.clock_starts, args.steps)
-    model.learn(total, callback=Clock(window), log_interval=None)
+    with torch.autocast("cpu", torch.bfloat16, enabled=args.bf16):
+        model.learn(total, callback=Clock(window), log_interval=None)
     report("sb3", args, window.env_steps_per_second, ["stable-baselines3"])
 
 

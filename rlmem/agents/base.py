@@ -9,16 +9,47 @@ import numpy as np
 import torch
 from torch import nn
 
+from rlmem.collect.collector import Collector
+from rlmem.collect.config import StreamConfig
 from rlmem.collect.module import Rounds
+from rlmem.collect.stream import Stream
+from rlmem.errors import UserError
 from rlmem.memories.base.batch import Batch
 from rlmem.settings import Settings, setting
+
+# What no loss reads: a truncated transition is bootstrapped from like any other.
+_UNREAD = ("index", "truncated")
+
+
+class Minibatches:
+    """Takes batches [U, B, ...] apart into minibatches, columns [B, ...].
+
+    A memory draws into the same tensors again and again, of which the views are kept: making them
+    takes a fiftieth of a small network's step.
+    """
+
+    def __init__(self) -> None:
+        self._views: dict[str, tuple[torch.Tensor, tuple[torch.Tensor, ...]]] = {}
+
+    def __call__(self, batch: Batch) -> list[Batch]:
+        known, self._views = self._views, {}
+        for name, column in batch.items():
+            if name not in _UNREAD:
+                kept = known.get(name)
+                if kept is None or kept[0] is not column:
+                    kept = column, column.unbind()
+                self._views[name] = kept
+        return [
+            {name: views[update] for name, (_, views) in self._views.items()}
+            for update in range(len(batch["weight"]))
+        ]
 
 
 @dataclass(kw_only=True)
 class AgentSettings(Settings):
-    """The keys that every agent has; their values stand in conf/common/agent.yaml."""
+    """The keys that every agent has; their values stand in conf/agent.yaml."""
 
-    extends = "/common/agent@_here_"
+    extends = "/agent@_here_"
 
     name: str = setting()
     gamma: float = setting(at_least=0, at_most=1)
@@ -39,20 +70,37 @@ class Learner(lightning.LightningModule):
         discrete: whether its actions are numbers; else they are points of a box.
         has_action_values: whether `online` gives the values of all actions of a state.
         takes_sequences: whether it learns from batches [U, B, T] of runs of transitions.
+        takes_rollouts: whether it learns from all that was played since its last update, and reads
+            minibatches of it itself (`rlmem.memories.rollout`).
+        traces: whether it learns from each step once and keeps a trace of those before
+            (`rlmem.memories.trace`).
+        asks: whether it asks its memory what to play (`rlmem.memories.values.base`).
+        makes_keys: whether it then asks with keys of its own; False: with the observations.
         compiles: whether `_update`, a function of one minibatch, can be one compiled graph; then
             `optimizer` is a `FusedAdam`.
+        on_cpu: whether it computes there, whatever the machine has.
+        optimizer: None where nothing is learned by gradients.
     """
 
     discrete: ClassVar[bool] = True
     has_action_values: ClassVar[bool] = False
     takes_sequences: ClassVar[bool] = False
+    takes_rollouts: ClassVar[bool] = False
+    traces: ClassVar[bool] = False
+    asks: ClassVar[bool] = False
+    makes_keys: ClassVar[bool] = False
     compiles: ClassVar[bool] = False
-    optimizer: Any
+    on_cpu: ClassVar[bool] = False
+    online: Any
+    optimizer: Any = None
+    grad_steps: int = 0
     _update: Any
+    epsilon: Any  # (env steps) -> probability of a random action in training
 
     def __init__(self) -> None:
         super().__init__()
         self.automatic_optimization = False
+        self.minibatches = Minibatches()
         self._by_flag: list[dict[str, Any]] | None = None  # see `_set_mode`
 
     def on_train_start(self) -> None:
@@ -61,9 +109,10 @@ class Learner(lightning.LightningModule):
         self.eval()
 
     def training_step(self, rounds: Rounds, batch_idx: int) -> dict[str, torch.Tensor]:
-        """Learn from each batch before the next is played for; what `update` gave of the last
-        (nothing where the last round drew none)."""
+        """Learn from each batch before the next is played for; what `update` gave of the last with
+        its `loss` (nothing where the last round drew none)."""
         outputs: dict[str, torch.Tensor] = {}
+        newest: tuple[Batch, dict[str, torch.Tensor]] | None = None
         for batch in rounds:
             outputs = {}
             if batch:
@@ -71,7 +120,10 @@ class Learner(lightning.LightningModule):
                 outputs = self.update(batch)
                 self._set_mode(training=False)
                 rounds.learned(batch, outputs)
+                newest = batch, outputs
             self.round_ended(rounds.episodes_ended)
+        if newest:  # observers hold these outputs too: what they say of them has the loss
+            newest[1]["loss"] = self.losses(*newest)
         return outputs
 
     def _set_mode(self, training: bool) -> None:
@@ -88,10 +140,46 @@ class Learner(lightning.LightningModule):
         """Gradient steps on U minibatches [U, B].
 
         Returns:
-            `loss` [U] and `td_error` [U, B], detached; where it gives `priority` [U, B], a
-            prioritized memory takes that in place of the TD errors.
+            `loss` [U] (or see `losses`) and `td_error` [U, B], detached; where it gives `priority`
+            [U, B], a prioritized memory takes that in place of the TD errors.
         """
         raise NotImplementedError
+
+    def losses(self, batch: Batch, outputs: dict[str, torch.Tensor]) -> torch.Tensor:
+        """The losses [U] of the minibatches before their gradient steps, for a row: asked for the
+        last batch of a Trainer step only, so that others need not find theirs.
+
+        Args:
+            batch: that was learned from.
+            outputs: what `update` gave of it.
+        """
+        return outputs["loss"]
+
+    @property
+    def value_name(self) -> str | None:
+        """What `state_values` gives; None: there are none."""
+        return "max Q(s, a) over a" if self.has_action_values else None
+
+    def state_values(self, observation: torch.Tensor) -> torch.Tensor:
+        """Values of states [n, *observation_shape], [n], for pictures."""
+        return self.online(observation).amax(-1)
+
+    def join(self, memory: Any) -> None:
+        """Told of the run's memory before anything is played."""
+
+    def make_stream(self, run: Any, env: Any, memory: Any, config: StreamConfig) -> Stream:
+        """What plays for it and yields its batches.
+
+        Args:
+            run: the settings of the whole run.
+            env: the environment that is trained on.
+            memory: takes the transitions.
+        """
+        return Collector(env, memory, self.explore, self.epsilon, config, self.columns())
+
+    def restart(self, done: np.ndarray) -> None:
+        """Told by who plays with `act` that episodes of these environments, bool [E], begin anew:
+        for agents that remember what they saw."""
 
     def round_ended(self, episodes_ended: int) -> None:
         """A round is played and learned from, in which so many episodes ended."""
@@ -112,34 +200,40 @@ class Learner(lightning.LightningModule):
         raise NotImplementedError
 
 
-def minibatches(batch: Batch, discounts: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """The columns of a batch that every loss reads.
+def check_discrete(settings: AgentSettings, run: Any, spec: Any) -> None:
+    """What an agent with discrete actions needs of its environment.
+
+    Raises:
+        UserError: its actions are continuous.
+    """
+    if spec.continuous:
+        raise UserError(
+            f"agent={settings.name}: its actions are discrete, those of env={run.env.name} "
+            f"({spec.env_id}) are {spec.action_shape[0]} continuous numbers; use agent=ddpg or "
+            "agent=td3, env.action_levels=3 for a grid of actions, or an env such as env=cartpole"
+        )
+
+
+def best_at_random(values: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """The best actions int64 [E] by values [E, A]; of equal ones each is as likely."""
+    best = values == values.max(1, keepdims=True)
+    return np.where(best, rng.random(values.shape), -1.0).argmax(1)
+
+
+def discount(row: Batch, discounts: torch.Tensor) -> torch.Tensor:
+    """What the next state's value counts in a minibatch's targets, [B, 1]: 0 where the episode
+    terminated, and there only.
 
     Args:
         discounts: [n_step + 1], gamma to the power of the steps that a transition spans.
-
-    Returns:
-        observation, next observation [U, B, ...], reward, discount and weight [U, B, 1]. The
-        discount is 0 where the episode terminated, and there only: a truncated one is bootstrapped
-        from.
     """
-    discount = discounts.take(batch["steps_to_next"]).masked_fill_(batch["terminated"], 0)
-    return (
-        batch["observation"],
-        batch["next_observation"],
-        batch["reward"],
-        discount,
-        batch["weight"],
-    )
+    return discounts.take(row["steps_to_next"]).masked_fill_(row["terminated"], 0)
 
 
 def joined(found: list[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
-    """What was found of each minibatch, columns [B, 1] and numbers [], as [U, B] and [U]."""
-    together = {
+    """What was found of each minibatch, columns [B] and numbers [], as [U, B] and [U]."""
+    return {
         # Stacking one is a copy, and costs ten times what a view does.
         name: value.unsqueeze(0) if len(found) == 1 else torch.stack([f[name] for f in found])
         for name, value in found[0].items()
-    }
-    return {
-        name: value.squeeze(-1) if value.dim() > 1 else value for name, value in together.items()
     }

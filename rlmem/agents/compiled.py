@@ -16,6 +16,7 @@ from rlmem.agents.base import Learner
 from rlmem.agents.optimizers import FusedAdam
 from rlmem.compiling import compiling
 from rlmem.errors import UserError
+from rlmem.memories.base.batch import Batch
 
 REPAYS_FROM = 500_000  # gradient steps
 
@@ -28,27 +29,29 @@ class CompiledUpdate:
     kind of call, and none is shared: torch keeps them by code object, and each has its own.
 
     Args:
-        update: the method; its arguments are tensors, those by name plain values.
+        update: the method; it takes a minibatch and plain values.
     """
 
     def __init__(self, update: MethodType) -> None:
         self._update = update
         self._graphs: dict[tuple[Any, ...], Any] = {}
 
-    def __call__(self, *columns: torch.Tensor, **options: Any) -> Any:
-        kind = (len(columns), columns[0].shape, columns[-1].shape, *options.values())
+    def __call__(self, row: Batch, *options: Any) -> Any:
+        kind = (*(column.shape for column in row.values()), *options)
         graph = self._graphs.get(kind)
         if graph is not None:
-            return graph(*columns, **options)
+            return graph(row, *options)
         graph = self._graphs[kind] = torch.compile(
             self._copy(),
             fullgraph=True,
-            dynamic=False,
-            options={"guard_filter_fn": torch.compiler.skip_all_guards_unsafe},
+            options={
+                "guard_filter_fn": torch.compiler.skip_all_guards_unsafe,
+                "size_asserts": False,  # shapes are this call's key
+            },
         )
         # The setting lets the graph hold its own backward pass.
         with compiling("the update"), torch._dynamo.config.patch(trace_autograd_ops=True):
-            return graph(*columns, **options)
+            return graph(row, *options)
 
     def _copy(self) -> MethodType:
         """The method with a code object of its own."""

@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from rlmem.agents.base import AgentSettings, Learner, joined, minibatches
-from rlmem.agents.optimizers import FusedAdam, apply_gradients
+from rlmem.agents.base import AgentSettings, Learner, discount, joined
+from rlmem.agents.optimizers import FusedAdam, apply_gradients, forget_casts
 from rlmem.collect.collector import derive_seed
 from rlmem.errors import UserError
 from rlmem.memories.base.batch import Batch
@@ -62,6 +62,7 @@ class DDPG(Learner):
     """
 
     discrete = False
+    compiles = True
 
     @classmethod
     def check(cls, settings: DDPGSettings, run: Any) -> None:
@@ -180,6 +181,17 @@ class DDPG(Learner):
         """
         return self._act(observation, epsilon, rng, 0.0)
 
+    @property
+    def value_name(self) -> str:
+        """What `state_values` gives."""
+        return "Q(s, actor(s))" + (", the smaller critic's" if len(self.critics) > 1 else "")
+
+    def state_values(self, observation: torch.Tensor) -> torch.Tensor:
+        """Values of states [n, D] under the actor's actions, [n]."""
+        action = self.actor(observation)
+        values = [critic(observation, action) for critic in self.critics]
+        return torch.stack(values).amin(0).reshape(len(observation))
+
     def explore(
         self, observation: np.ndarray, epsilon: float, rng: np.random.Generator
     ) -> np.ndarray:
@@ -213,76 +225,51 @@ class DDPG(Learner):
             `td_error` float32 [U, B] (target - Q, before each step; of twin critics the larger
             one) and `loss` [U], the critics'; both detached.
         """
-        columns = (
-            batch["action"],
-            self._target_noise(batch["action"]),
-            *minibatches(batch, self.discounts),
-        )
+        if self.cfg.target_noise:
+            batch = {**batch, "target_noise": self._target_noise(batch["action"])}
         found = []
-        for number, row in enumerate(zip(*columns, strict=True), start=self.grad_steps + 1):
-            td_error, loss = self._update(*row, update_policy=number % self.cfg.policy_delay == 0)
-            found.append({"td_error": td_error, "loss": loss})
+        for number, row in enumerate(self.minibatches(batch), start=self.grad_steps + 1):
+            found.append(self._update(row, number % self.cfg.policy_delay == 0))
         self.grad_steps += len(found)
         return joined(found)
 
-    def _target_noise(self, action: torch.Tensor) -> Any:
-        """Noise on the target policy's actions, [U, B, A], or None for each of U minibatches."""
+    def _target_noise(self, action: torch.Tensor) -> torch.Tensor:
+        """Noise on the target policy's actions, [U, B, A]."""
         cfg = self.cfg
-        if cfg.target_noise == 0:
-            return [None] * len(action)
         noise = torch.randn(action.shape, generator=self.generator) * cfg.target_noise
         noise.clamp_(-cfg.target_noise_clip, cfg.target_noise_clip)
         return noise.to(action.device) * self.actor.half_range
 
-    def _update(
-        self,
-        action: torch.Tensor,
-        noise: torch.Tensor | None,
-        observation: torch.Tensor,
-        next_observation: torch.Tensor,
-        reward: torch.Tensor,
-        discount: torch.Tensor,
-        weight: torch.Tensor,
-        update_policy: bool,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """One gradient step on a minibatch, columns [B, 1]; `discount` is 0 where the episode
-        terminated."""
-        target = self._target(next_observation, reward, discount, noise)
-        td_errors = [target - critic(observation, action) for critic in self.critics]
+    def _update(self, row: Batch, update_policy: bool) -> dict[str, torch.Tensor]:
+        """One gradient step on a minibatch, columns [B, ...]."""
+        observation, weight = row["observation"], row["weight"]
+        target = self._target(row)
+        td_errors = [target - critic(observation, row["action"]) for critic in self.critics]
         loss = sum((weight * error.square()).mean() for error in td_errors)
         assert isinstance(loss, torch.Tensor)
         gradients = torch.autograd.grad(loss, self._critic_weights)
         apply_gradients(self.optimizer, 0, gradients)
-        autocast = torch.is_autocast_enabled(observation.device.type)
-        if autocast:
-            # The Trainer's autocast region spans all updates and caches the weights' bf16 copies.
-            torch.clear_autocast_cache()
+        forget_casts(observation)
         if update_policy:
             value = self.critics[0](observation, self.actor(observation))
             gain = (weight * value).mean().neg()
             gradients = torch.autograd.grad(gain, self._actor_weights)
             apply_gradients(self.optimizer, 1, gradients)
             self._move_targets()
-            if autocast:
-                torch.clear_autocast_cache()
-        return self._largest(td_errors), loss.detach()
+            forget_casts(observation)
+        return {"td_error": self._largest(td_errors).squeeze(-1), "loss": loss.detach()}
 
     @torch.no_grad()
-    def _target(
-        self,
-        next_observation: torch.Tensor,
-        reward: torch.Tensor,
-        discount: torch.Tensor,
-        noise: torch.Tensor | None,
-    ) -> torch.Tensor:
+    def _target(self, row: Batch) -> torch.Tensor:
         """Reward + discount * the smallest target critic's value of the target policy,
         [B, 1]."""
-        action = self.target_actor(next_observation)
-        if noise is not None:
-            action = (action + noise).clamp(self.box[0], self.box[1])
-        values = [critic(next_observation, action) for critic in self.target_critics]
+        following, reward = row["next_observation"], row["reward"]
+        action = self.target_actor(following)
+        if "target_noise" in row:
+            action = (action + row["target_noise"]).clamp(self.box[0], self.box[1])
+        values = [critic(following, action) for critic in self.target_critics]
         value = values[0] if len(values) == 1 else torch.minimum(*values)
-        return torch.addcmul(reward, discount, value.to(reward.dtype))
+        return torch.addcmul(reward, discount(row, self.discounts), value.to(reward.dtype))
 
     @torch.no_grad()
     def _move_targets(self) -> None:

@@ -15,23 +15,19 @@ from typing import Any
 import numpy as np
 import torch
 
-from rlmem.agents.base import AgentSettings, Learner, joined, minibatches
-from rlmem.agents.optimizers import apply_gradients, make_optimizer
-from rlmem.errors import UserError
+from rlmem.agents.base import AgentSettings, Learner, check_discrete, discount, joined
+from rlmem.agents.optimizers import (
+    OPTIMIZERS,
+    apply_gradients,
+    forget_casts,
+    gradients_of,
+    make_optimizer,
+)
+from rlmem.agents.schedules import EpsilonSettings
 from rlmem.memories.base.batch import Batch
-from rlmem.networks import QNetworkSettings, make_network
-from rlmem.networks.base import check_kind
+from rlmem.networks.base import QNetworkSettings, check_kind
 from rlmem.registry import part
-from rlmem.settings import Settings, setting
-
-
-@dataclass(kw_only=True)
-class EpsilonSettings(Settings):
-    """Exploration schedule, linear in env steps."""
-
-    start: float = setting(at_least=0, at_most=1)
-    end: float = setting(at_least=0, at_most=1)
-    decay_steps: int = setting(at_least=1)
+from rlmem.settings import setting
 
 
 def _steps_or_episode(value: Any) -> str | None:
@@ -48,7 +44,7 @@ def _interval(value: Any) -> str | None:
 class DQNSettings(AgentSettings):
     """DQN and its switches."""
 
-    optimizer: str = setting(choices=("adam", "rmsprop"))
+    optimizer: str = setting(choices=tuple(OPTIMIZERS))
     lr: float = setting(above=0)
     adam_eps: float = setting(above=0)
     loss: str = setting(choices=("mse", "huber"))
@@ -88,13 +84,7 @@ class DQN(Learner):
         Raises:
             UserError: its actions are not discrete.
         """
-        if spec.continuous:
-            raise UserError(
-                f"agent={settings.name}: its actions are discrete, those of env={run.env.name} "
-                f"({spec.env_id}) are {spec.action_shape[0]} continuous numbers; use agent=ddpg or "
-                "agent=td3, env.action_levels=3 for a grid of actions, or an env such as "
-                "env=cartpole"
-            )
+        check_discrete(settings, run, spec)
         return cls(settings, spec.observation_shape, spec.num_actions, spec.input_scale)
 
     def __init__(
@@ -106,16 +96,7 @@ class DQN(Learner):
     ) -> None:
         super().__init__()
         self.cfg, self.num_actions = cfg, num_actions
-        net = cfg.network
-        self.online = make_network(
-            net.kind,
-            observation_shape,
-            num_actions,
-            list(net.hidden),
-            cfg.dueling,
-            input_scale,
-            net.init,
-        )
+        self.online = cfg.network.make(observation_shape, num_actions, input_scale, cfg.dueling)
         self.target = copy.deepcopy(self.online).requires_grad_(False)
         discounts = torch.tensor([cfg.gamma**k for k in range(cfg.n_step + 1)])
         self.discounts: torch.Tensor
@@ -134,12 +115,8 @@ class DQN(Learner):
         return self.optimizer
 
     def epsilon(self, env_steps: int) -> float:
-        """Exploration rate after `env_steps`: random before learning starts, then linear."""
-        schedule = self.cfg.epsilon
-        if env_steps < self.cfg.learning_starts:
-            return 1.0
-        fraction = min(1.0, env_steps / schedule.decay_steps)
-        return schedule.start + fraction * (schedule.end - schedule.start)
+        """Exploration rate after `env_steps`."""
+        return self.cfg.epsilon.at(env_steps, self.cfg.learning_starts)
 
     def act(self, observation: np.ndarray, epsilon: float, rng: np.random.Generator) -> np.ndarray:
         """Epsilon-greedy actions.
@@ -154,12 +131,13 @@ class DQN(Learner):
         """
         envs = len(observation)
         explores = rng.random(envs) < epsilon
-        if explores.all():
+        exploring = np.count_nonzero(explores)
+        if exploring == envs:
             return rng.integers(self.num_actions, size=envs)
         with torch.no_grad():
             q = self.online(torch.from_numpy(observation).to(self.device))
         greedy = q.cpu().numpy().argmax(-1)
-        if explores.any():
+        if exploring:
             return np.where(explores, rng.integers(self.num_actions, size=envs), greedy)
         return greedy
 
@@ -170,20 +148,32 @@ class DQN(Learner):
         `consolidation` states [U, E, B', *observation_shape] of weight `consolidation_weight` [U].
 
         Returns:
-            `td_error` float32 [U, B] (target - Q), `loss` [U] and, of consolidation,
-            `consolidation_loss` [U] without its weight: before each minibatch's first step,
-            detached.
+            `td_error` float32 [U, B] (target - Q) and, of consolidation, `consolidation_loss` [U]
+            without its weight: before each minibatch's first step, detached. The loss itself is
+            nothing that learning needs: see `losses`.
         """
-        columns = [batch["action"].unsqueeze(-1), *minibatches(batch, self.discounts)]
-        if "consolidation" in batch:
-            columns += [batch["consolidation"], batch["consolidation_weight"]]
         found = []
-        for number, row in enumerate(zip(*columns, strict=True), start=self.grad_steps + 1):
-            found.append(self._update(*row))
+        for number, row in enumerate(self.minibatches(batch), start=self.grad_steps + 1):
+            found.append(self._update(row))
             if self.target_update_every and number % self.target_update_every == 0:
                 self.update_target()
-        self.grad_steps += len(found)
+        vars(self)["grad_steps"] += len(found)  # a module's own way of setting looks for weights
         return joined(found)
+
+    @torch.no_grad()
+    def losses(self, batch: Batch, outputs: dict[str, torch.Tensor]) -> torch.Tensor:
+        """The mean of the weighted loss of each minibatch, with its consolidation."""
+        td_error = outputs["td_error"].unsqueeze(-1)
+        if self.cfg.loss == "huber":
+            zero = torch.zeros_like(td_error)
+            each = torch.nn.functional.huber_loss(td_error, zero, reduction="none")
+        else:
+            each = td_error.square()
+        # One by one, so that a sum is the same however many minibatches a round has.
+        loss = torch.stack([row.mean() for row in batch["weight"] * each])
+        if "consolidation_loss" in outputs:
+            loss += batch["consolidation_weight"] * outputs["consolidation_loss"]
+        return loss
 
     def round_ended(self, episodes_ended: int) -> None:
         """Copy the target network at the end of episodes, where it is copied then."""
@@ -200,70 +190,60 @@ class DQN(Learner):
                 [*self.target.parameters()], [*self.online.parameters()], self.cfg.tau
             )
 
-    def _update(
-        self,
-        action: torch.Tensor,
-        observation: torch.Tensor,
-        next_observation: torch.Tensor,
-        reward: torch.Tensor,
-        discount: torch.Tensor,
-        weight: torch.Tensor,
-        consolidation: torch.Tensor | None = None,
-        consolidation_weight: torch.Tensor | None = None,
-    ) -> dict[str, torch.Tensor]:
-        """The gradient steps of a minibatch, columns [B, 1]; `discount` is 0 where the episode
-        terminated."""
-        target = self._target(next_observation, reward, discount)
-        if consolidation is None or consolidation_weight is None:
-            td_error, loss = self._td_loss(self.online(observation), action, target, weight)
-            self._step(loss)
-            return {"td_error": td_error.detach(), "loss": loss.detach()}
+    def _update(self, row: Batch) -> dict[str, torch.Tensor]:
+        """The gradient steps of a minibatch, columns [B, ...]."""
+        target, observation = self._target(row), row["observation"]
+        if "consolidation" not in row:
+            q = self.online(observation)
+            td_error, slope = self._slope(q.detach(), target, row)
+            self._step(q, slope)
+            return {"td_error": td_error.squeeze(-1)}
         first: dict[str, torch.Tensor] = {}
+        consolidation, share, size = row["consolidation"], row["consolidation_weight"], len(target)
         with torch.no_grad():
             anchor = self.target(consolidation.flatten(0, 1)).unflatten(0, consolidation.shape[:2])
         for states, values in zip(consolidation, anchor, strict=True):
             q = self.online(torch.cat((observation, states)))
-            td_error, loss = self._td_loss(q[: len(action)], action, target, weight)
-            gap = (q[len(action) :] - values).square().mean()
-            loss = loss + consolidation_weight * gap
-            self._step(loss)
+            td_error, slope = self._slope(q.detach()[:size], target, row)
+            gap = q.detach()[size:] - values
+            self._step(q, torch.cat((slope, share / gap.numel() * (2 * gap))))
             first = first or {
-                "td_error": td_error.detach(),
-                "loss": loss.detach(),
-                "consolidation_loss": gap.detach(),
+                "td_error": td_error.squeeze(-1),
+                "consolidation_loss": gap.square().mean(),
             }
         return first
 
     @torch.no_grad()
-    def _target(
-        self, next_observation: torch.Tensor, reward: torch.Tensor, discount: torch.Tensor
-    ) -> torch.Tensor:
+    def _target(self, row: Batch) -> torch.Tensor:
         """Reward + discount * the value of the next observation, [B, 1]."""
-        q_next = self.target(next_observation)
+        following, reward = row["next_observation"], row["reward"]
+        q_next = self.target(following)
         if self.cfg.double:
-            best = self.online(next_observation).argmax(-1, keepdim=True)
+            best = self.online(following).argmax(-1, keepdim=True)
             value = q_next.gather(-1, best)
         else:
             value = q_next.amax(-1, keepdim=True)
-        target = torch.addcmul(reward, discount, value.to(reward.dtype))
+        target = torch.addcmul(reward, discount(row, self.discounts), value.to(reward.dtype))
         return target if self.cfg.target_clip is None else target.clamp(*self.cfg.target_clip)
 
-    def _td_loss(
-        self, q: torch.Tensor, action: torch.Tensor, target: torch.Tensor, weight: torch.Tensor
+    def _slope(
+        self, q: torch.Tensor, target: torch.Tensor, row: Batch
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """TD errors [B, 1] and their weighted loss, of Q values [B, actions]."""
+        """TD errors [B, 1] of Q values [B, actions], and the gradient of their loss by the Q
+        values: by hand, as autograd's way through this handful of numbers takes longer than that
+        through a small network."""
+        action, weight = row["action"].unsqueeze(-1), row["weight"]
         td_error = target - q.gather(-1, action)
         if self.cfg.loss == "huber":
-            zero = torch.zeros_like(td_error)
-            loss = torch.nn.functional.huber_loss(td_error, zero, reduction="none")
+            slope, factor = td_error.clamp(-1.0, 1.0), -1
         else:
-            loss = td_error.square()
-        return td_error, (weight * loss).mean()
+            slope, factor = td_error, -2
+        taken = weight * (factor / weight.shape[0]) * slope
+        return td_error, torch.zeros_like(q).scatter_(-1, action, taken.to(q.dtype))
 
-    def _step(self, loss: torch.Tensor) -> None:
+    def _step(self, q: torch.Tensor, gradient: torch.Tensor) -> None:
+        """Step down the loss whose gradient by the Q values is given."""
         weights = self.optimizer.param_groups[0]["params"]
-        gradients = torch.autograd.grad(loss, weights)
+        gradients = gradients_of(q, weights, gradient)
         apply_gradients(self.optimizer, 0, gradients, self.cfg.max_grad_norm)
-        if not torch.compiler.is_compiling() and torch.is_autocast_enabled(loss.device.type):
-            # The Trainer's autocast region spans all updates and caches the weights' bf16 copies.
-            torch.clear_autocast_cache()
+        forget_casts(q)

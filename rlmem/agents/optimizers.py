@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import torch
+from torch.autograd.graph import _engine_run_backward  # pyright: ignore[reportPrivateUsage]
 
 Gradients = tuple[torch.Tensor, ...] | list[torch.Tensor]
 
@@ -104,17 +105,41 @@ def _plain_step(lists: _Lists, gradients: Gradients, options: dict[str, Any]) ->
         weight.sub_(step_size * first / (second.sqrt() / root + options["eps"]))
 
 
-def make_optimizer(
-    kind: str, network: torch.nn.Module, lr: float, adam_eps: float
-) -> torch.optim.Optimizer:
-    """Adam, or centred RMSprop with MinAtar's constants (Young & Tian 2019).
+def _rmsprop(network: torch.nn.Module, lr: float, adam_eps: float) -> torch.optim.Optimizer:
+    """Centred RMSprop with MinAtar's constants (Young & Tian 2019).
 
     That is not quite the RMSProp of Mnih et al. 2015: torch adds epsilon outside the root, where
     theirs is inside, and gradients are of a batch's mean error, where theirs are of its sum.
     """
-    if kind == "rmsprop":
-        return torch.optim.RMSprop(network.parameters(), lr=lr, alpha=0.95, eps=0.01, centered=True)
-    return FusedAdam(network.parameters(), lr=lr, eps=adam_eps)
+    return torch.optim.RMSprop(network.parameters(), lr=lr, alpha=0.95, eps=0.01, centered=True)
+
+
+OPTIMIZERS = {
+    "adam": lambda network, lr, adam_eps: FusedAdam(network.parameters(), lr=lr, eps=adam_eps),
+    "rmsprop": _rmsprop,
+}
+
+
+def make_optimizer(
+    kind: str, network: torch.nn.Module, lr: float, adam_eps: float
+) -> torch.optim.Optimizer:
+    """The optimizer of a network, one of OPTIMIZERS."""
+    return OPTIMIZERS[kind](network, lr, adam_eps)
+
+
+def gradients_of(
+    output: torch.Tensor, weights: list[torch.Tensor], slope: torch.Tensor
+) -> tuple[torch.Tensor, ...]:
+    """The gradients of `weights`, of which `output` is made, from the gradient by `output`.
+
+    That is `torch.autograd.grad` without its checks of shapes and types, which cost a small
+    network a fifteenth of its round.
+    """
+    if torch.compiler.is_compiling():
+        return torch.autograd.grad(output, weights, slope)
+    return _engine_run_backward(
+        (output,), (slope,), False, False, tuple(weights), True, accumulate_grad=False
+    )
 
 
 def apply_gradients(
@@ -140,3 +165,14 @@ def apply_gradients(
         weight.grad = gradient
     optimizer.step()
     optimizer.zero_grad()
+
+
+def forget_casts(like: torch.Tensor) -> None:
+    """After a step: the Trainer's autocast region spans all updates and would keep the bfloat16
+    copies of the weights before it.
+
+    Args:
+        like: a tensor on the weights' device.
+    """
+    if not torch.compiler.is_compiling() and torch.is_autocast_enabled(like.device.type):
+        torch.clear_autocast_cache()

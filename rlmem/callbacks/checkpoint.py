@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 
 from rlmem.callbacks.diagnostics import ReplayDiagnostics
 from rlmem.callbacks.records import Recorder
-from rlmem.collect.collector import EnvStepStream
+from rlmem.collect.stream import Stream
 from rlmem.errors import UserError
 from rlmem.memories.base.serialize import State, link, load_state, save_state
 from rlmem.version import __version__
@@ -33,15 +33,18 @@ model.safetensors      online and target network
 optimizer.safetensors  optimizer state, by parameter number
 random/                state of torch's own generator
 stream/                counters, random state, and the actions since the environments were seeded
-memory/                the replay memory (large; absent in a finished run): state.json with the
-                       checksums, and .npy arrays; rows-, chunks- and data-<from>-<to> never
-                       change once written, and are links to those of the checkpoint before
+memory/                the memory (large; of a finished run what it plays with, if anything):
+                       state.json with the checksums, and .npy arrays; rows-, chunks- and
+                       data-<from>-<to> never change once written, and are links to those of the
+                       checkpoint before
 diagnostics/           what metrics.csv needs to go on with sampled_fraction and the like
 best.ckpt              the best model of the evaluations so far (a link)
 """
 
 
-def _optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
+def _optimizer_tensors(optimizer: torch.optim.Optimizer | None) -> dict[str, torch.Tensor]:
+    if optimizer is None:
+        return {}
     state = optimizer.state_dict()["state"]
     # Step counts may be views of one tensor, which safetensors refuses.
     return {
@@ -51,7 +54,11 @@ def _optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, torch.Tens
     }
 
 
-def _load_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, torch.Tensor]) -> None:
+def _load_optimizer(
+    optimizer: torch.optim.Optimizer | None, tensors: dict[str, torch.Tensor]
+) -> None:
+    if optimizer is None:
+        return
     state: dict[int, dict[str, torch.Tensor]] = {}
     for key, tensor in tensors.items():
         number, name = key.split(".", 1)
@@ -85,7 +92,7 @@ def _load_random_state(folder: Path, agent: Any) -> None:
 def save_checkpoint(
     folder: Path,
     agent: Any,
-    stream: EnvStepStream,
+    stream: Stream,
     recorder: Recorder,
     *,
     with_memory: bool,
@@ -99,55 +106,46 @@ def save_checkpoint(
     Raises:
         UserError: it cannot be written; the one that is there stays.
     """
+    fresh, old = folder.with_name(folder.name + ".new"), folder.with_name(folder.name + ".old")
     try:
-        _save_checkpoint(folder, agent, stream, recorder, with_memory, summary)
+        shutil.rmtree(fresh, ignore_errors=True)
+        fresh.mkdir(parents=True)
+        model = {name: t.contiguous() for name, t in agent.state_dict().items()}
+        save_file(model, fresh / "model.safetensors")
+        save_file(_optimizer_tensors(agent.optimizer), fresh / "optimizer.safetensors")
+        save_state(fresh / "random", _random_state(agent))
+        save_state(fresh / "stream", stream.state_dict())
+        if with_memory:
+            stream.memory.save(fresh / "memory", folder / "memory")
+            if recorder.diagnostics:
+                save_state(fresh / "diagnostics", recorder.diagnostics.state_views())
+        else:
+            stream.memory.save_answers(fresh / "memory")
+        if recorder.best_return is not None and (best := folder.with_name(BEST)).exists():
+            link(best, fresh / BEST)
+        (fresh / "README.txt").write_text(README)
+        manifest = {
+            "format": FORMAT,
+            "rlmem": __version__,
+            "env_steps": stream.env_steps,
+            "grad_steps": agent.grad_steps,
+            "threads": torch.get_num_threads(),
+            "memory_saved": with_memory,
+            **recorder.state_dict(),
+            "summary": summary,
+        }
+        (fresh / "manifest.json").write_text(json.dumps(manifest, indent=2))
+        shutil.rmtree(old, ignore_errors=True)
+        if folder.exists():
+            os.replace(folder, old)
+        os.replace(fresh, folder)
+        shutil.rmtree(old, ignore_errors=True)
     except OSError as error:
-        shutil.rmtree(folder.with_name(folder.name + ".new"), ignore_errors=True)
+        shutil.rmtree(fresh, ignore_errors=True)
         kept = "; the one before it is intact" if find_checkpoint(folder.parents[1]) else ""
         raise UserError(
             f"{folder}: the checkpoint cannot be written ({error.strerror or error}){kept}"
         ) from None
-
-
-def _save_checkpoint(
-    folder: Path,
-    agent: Any,
-    stream: EnvStepStream,
-    recorder: Recorder,
-    with_memory: bool,
-    summary: dict[str, Any] | None,
-) -> None:
-    fresh, old = folder.with_name(folder.name + ".new"), folder.with_name(folder.name + ".old")
-    shutil.rmtree(fresh, ignore_errors=True)
-    fresh.mkdir(parents=True)
-    model = {name: t.contiguous() for name, t in agent.state_dict().items()}
-    save_file(model, fresh / "model.safetensors")
-    save_file(_optimizer_tensors(agent.optimizer), fresh / "optimizer.safetensors")
-    save_state(fresh / "random", _random_state(agent))
-    save_state(fresh / "stream", stream.state_dict())
-    if with_memory:
-        stream.memory.save(fresh / "memory", folder / "memory")
-        if recorder.diagnostics:
-            save_state(fresh / "diagnostics", recorder.diagnostics.state_views())
-    if recorder.best_return is not None and (best := folder.with_name(BEST)).exists():
-        link(best, fresh / BEST)
-    (fresh / "README.txt").write_text(README)
-    manifest = {
-        "format": FORMAT,
-        "rlmem": __version__,
-        "env_steps": stream.env_steps,
-        "grad_steps": agent.grad_steps,
-        "threads": torch.get_num_threads(),
-        "memory_saved": with_memory,
-        **recorder.state_dict(),
-        "summary": summary,
-    }
-    (fresh / "manifest.json").write_text(json.dumps(manifest, indent=2))
-    shutil.rmtree(old, ignore_errors=True)
-    if folder.exists():
-        os.replace(folder, old)
-    os.replace(fresh, folder)
-    shutil.rmtree(old, ignore_errors=True)
 
 
 def remove_leftovers(folder: Path) -> None:
@@ -199,7 +197,7 @@ def load_model(folder: Path, agent: Any) -> None:
 
 
 def load_checkpoint(
-    folder: Path, agent: Any, stream: EnvStepStream, diagnostics: ReplayDiagnostics | None = None
+    folder: Path, agent: Any, stream: Stream, diagnostics: ReplayDiagnostics | None = None
 ) -> dict[str, Any]:
     """Restore a run in place and return the manifest.
 
@@ -248,9 +246,7 @@ class Checkpointing(lightning.Callback):
         every: env steps between checkpoints.
     """
 
-    def __init__(
-        self, run_dir: Path, stream: EnvStepStream, recorder: Recorder, every: int
-    ) -> None:
+    def __init__(self, run_dir: Path, stream: Stream, recorder: Recorder, every: int) -> None:
         self.every = every
         self.folder = run_dir / "checkpoints" / "last"
         self.stream, self.recorder = stream, recorder

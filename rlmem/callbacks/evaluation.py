@@ -6,9 +6,12 @@ from typing import Any
 import lightning
 
 from rlmem.callbacks.checkpoint import Checkpointing
+from rlmem.callbacks.pictures import beside_game
 from rlmem.callbacks.records import Recorder
-from rlmem.collect.collector import EnvStepStream, derive_seed
+from rlmem.collect.config import derive_seed
 from rlmem.collect.rollout import EvaluationResult, Video, evaluate_policy
+from rlmem.collect.stream import Stream
+from rlmem.config.schema import TrainSettings
 from rlmem.envs import EnvStepper
 
 
@@ -16,47 +19,43 @@ class Evaluation(lightning.Callback):
     """Scores the agent every `every` env steps.
 
     Args:
-        env: evaluation environment; must render if `video`.
+        cfg: the whole configuration.
+        run_dir: into its `videos/` an mp4 of each evaluation's first episode goes.
+        env: evaluation environment; must render if `evaluation.video`.
         stream: the run's stream, for its env steps.
-        every: env steps between evaluations; None evaluates only when asked.
-        episodes, epsilon: of one evaluation.
-        seed: of the run.
-        video_dir: where an mp4 of each evaluation's first episode goes; None makes none.
     """
 
     def __init__(
         self,
+        cfg: TrainSettings,
+        run_dir: Path,
         env: EnvStepper,
-        stream: EnvStepStream,
+        stream: Stream,
         recorder: Recorder,
         checkpointing: Checkpointing,
-        *,
-        every: int | None,
-        episodes: int,
-        epsilon: float,
-        seed: int,
-        video_dir: Path | None,
     ) -> None:
+        self.cfg, self.seed, self.videos = cfg.evaluation, cfg.seed, run_dir / "videos"
+        self.run, self.run_dir = cfg, run_dir
         self.env, self.stream = env, stream
         self.recorder, self.checkpointing = recorder, checkpointing
-        self.every, self.episodes, self.epsilon, self.seed = every, episodes, epsilon, seed
-        self.video_dir = video_dir
-        if every is not None:
-            stream.due_every(every)
+        if self.cfg.every is not None:
+            stream.due_every(self.cfg.every)
 
     def evaluate(self, agent: Any) -> EvaluationResult:
         """Score the agent now, write the episodes, keep the model if it is the best."""
-        steps = self.stream.env_steps
-        video = None
-        if self.video_dir is not None:
-            video = Video(self.video_dir / f"eval_{steps:09d}.mp4", self.env.spec.video_fps)
+        cfg, steps, video = self.cfg, self.stream.env_steps, None
+        if cfg.video:
+            memory = self.stream.memory
+            beside = beside_game(self.run, self.run_dir, agent, memory, self.env, steps)
+            video = Video(self.videos / f"eval_{steps:09d}.mp4", self.env.spec.video_fps, beside)
         result = evaluate_policy(
             self.env,
             agent.act,
-            episodes=self.episodes,
-            epsilon=self.epsilon,
+            episodes=cfg.episodes,
+            epsilon=cfg.epsilon,
             seed=derive_seed(self.seed, 3, steps),
             on_frame=video.append if video else None,
+            restart=agent.restart,
         )
         if video:
             video.close()
@@ -75,7 +74,8 @@ class Evaluation(lightning.Callback):
         self._evaluate_if_due(pl_module)
 
     def _evaluate_if_due(self, agent: Any) -> None:
-        if self.every is None or self.stream.over:
+        every = self.cfg.every
+        if every is None or self.stream.over:
             return
-        if self.stream.env_steps // self.every > self.recorder.evaluated_at // self.every:
+        if self.stream.env_steps // every > self.recorder.evaluated_at // every:
             self.evaluate(agent)

@@ -9,8 +9,8 @@ import lightning
 from tqdm import tqdm
 
 from rlmem.callbacks.records import Recorder
-from rlmem.collect.collector import EnvStepStream
-from rlmem.units import readable_bytes
+from rlmem.collect.stream import Stream
+from rlmem.units import aligned, readable_bytes
 
 
 class Progress(lightning.Callback):
@@ -21,13 +21,17 @@ class Progress(lightning.Callback):
     """
 
     def __init__(
-        self, stream: EnvStepStream, recorder: Recorder, enabled: bool, line_seconds: float = 20.0
+        self, stream: Stream, recorder: Recorder, enabled: bool, line_seconds: float = 20.0
     ) -> None:
         self.stream, self.recorder, self.enabled = stream, recorder, enabled
         self.line_seconds = line_seconds
         self._bar: tqdm | None = None
         self._waits: threading.Timer | None = None
         self._next = 0.0
+        # Done, env steps and time after the first Trainer step.
+        self._start: tuple[int, int, float] | None = None
+        self._compiled = 0.0  # seconds since then in which something was compiled
+        self._compiles_since: float | None = None
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Open the bar."""
@@ -45,7 +49,12 @@ class Progress(lightning.Callback):
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Refresh a few times a second, no more."""
-        if not self.enabled or time.monotonic() < self._next:
+        if not self.enabled:
+            return
+        if self._start is None:  # the first rounds are slow: loops are loaded or compiled
+            self._start = self._length()[0], self.stream.env_steps, time.monotonic()
+            self._compiled = 0.0
+        if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + (0.3 if self._bar is not None else self.line_seconds)
         status = self._status()
@@ -54,15 +63,21 @@ class Progress(lightning.Callback):
             self._bar.set_postfix_str(status)
         else:
             done, total, unit = self._length()
-            steps, first, started = self._start
-            seconds = max(time.monotonic() - started, 1e-9)
-            left = (total - done) * seconds / (done - first) if done > first else float("inf")
-            print(
-                f"{done:>9,} / {total:,} {unit} | "
-                f"{(self.stream.env_steps - steps) / seconds:,.0f} steps/s | {left:,.0f} s left | "
-                f"{status}",
-                flush=True,
-            )
+            print(f"{done:>9,} / {total:,} {unit} | {self._speed()}{status}", flush=True)
+
+    def _speed(self) -> str:
+        """Steps a second and the seconds left, without the first Trainer step and without what was
+        compiled since; nothing where that is too little to say."""
+        if self._start is None:
+            return ""
+        done, total, _ = self._length()
+        first, steps, started = self._start
+        seconds = time.monotonic() - started - self._compiled
+        if done <= first or seconds <= 0:
+            return ""
+        speed = (self.stream.env_steps - steps) / seconds
+        left = (total - done) * seconds / (done - first)
+        return f"{speed:,.0f} steps/s | {left:,.0f} s left | "
 
     def _length(self) -> tuple[int, int, str]:
         """How much is done, of how much, and what is counted: env steps, or episodes where so many
@@ -73,8 +88,7 @@ class Progress(lightning.Callback):
         return stream.env_steps, stream.config.max_env_steps, "env steps"
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        """Note where the run starts."""
-        self._start = (self.stream.env_steps, self._length()[0], time.monotonic())
+        """Wait a while with the first line."""
         self._next = time.monotonic() + (0.0 if sys.stderr.isatty() else self.line_seconds / 4)
 
     def _status(self) -> str:
@@ -83,13 +97,19 @@ class Progress(lightning.Callback):
         last = f"return {returns[-1]:.1f}" if returns else "no episode yet"
         evaluation = self.recorder.last_evaluation
         scored = f", eval {evaluation.mean:.1f}" if evaluation else ""
-        return f"{last}{scored} | memory {size}, {memory.storage.entries:,} entries"
+        return f"{last}{scored} | memory {size}, {memory.entries:,} entries"
 
     def compiling(self, what: str | None) -> None:
         """Told that something begins to be compiled, or (None) is: said after two seconds."""
         if self._waits is not None:
             self._waits.cancel()
             self._waits = None
+        now = time.monotonic()
+        if what is not None:
+            self._compiles_since = now
+        elif self._compiles_since is not None:
+            self._compiled += now - self._compiles_since
+            self._compiles_since = None
         if what is not None and self.enabled:
             self._waits = threading.Timer(2.0, self._say, [f"compiling {what}"])
             self._waits.daemon = True
@@ -141,6 +161,4 @@ def summary_table(summary: dict[str, Any]) -> str:
         ("peak RSS of the process", readable_bytes(summary["peak_rss_bytes"])),
         ("wall time", number("wall_seconds", ",.1f", " s")),
     ]
-    shown = [(name, value) for name, value in rows if value is not None]
-    width = max(len(name) for name, _ in shown)
-    return "\n".join(f"{name:<{width}}  {value}" for name, value in shown)
+    return aligned([(name, value) for name, value in rows if value is not None])

@@ -17,8 +17,8 @@ import torch
 
 from rlmem.callbacks.csv_file import CsvFile
 from rlmem.callbacks.diagnostics import ReplayDiagnostics
-from rlmem.collect.collector import EnvStepStream
 from rlmem.collect.rollout import EvaluationResult
+from rlmem.collect.stream import Stream
 from rlmem.registry import part
 
 EPISODE_COLUMNS = ["env_steps", "episode", "return", "length", "seconds"]
@@ -71,7 +71,7 @@ class Recorder(lightning.Callback):
     def __init__(
         self,
         run_dir: Path,
-        stream: EnvStepStream,
+        stream: Stream,
         every: int,
         loggers: Sequence[MetricsLogger],
         diagnostics: ReplayDiagnostics | None = None,
@@ -134,8 +134,9 @@ class Recorder(lightning.Callback):
 
     @property
     def cpu_seconds(self) -> float:
-        """CPU seconds of the run's process over all its threads, earlier segments included."""
-        return self.cpu_seconds_before + time.process_time() - self._cpu_started
+        """CPU seconds of the run's processes over all threads, earlier segments included."""
+        own = time.process_time() - self._cpu_started
+        return self.cpu_seconds_before + own + self.stream.cpu_seconds
 
     def on_train_start(self, trainer: lightning.Trainer, pl_module: Any) -> None:
         """Start counting speed here."""
@@ -232,7 +233,7 @@ class Recorder(lightning.Callback):
 
     def _learning(self, outputs: dict[str, Any]) -> dict[str, Any]:
         """What the newest minibatch was like; empty cells before learning starts."""
-        own: dict[str, Any] = {}
+        own: dict[str, Any] = self.stream.metrics()
         for transform in self.stream.memory.transforms:
             own |= transform.metrics()
         if self.diagnostics:
@@ -244,10 +245,10 @@ class Recorder(lightning.Callback):
         components = memory.footprint()
         total = sum(components.values())
         self.bytes_peak = max(self.bytes_peak, total)
-        represented = memory.storage.transitions_represented
+        represented = memory.transitions_represented
         return {
             "memory_bytes": total,
-            "memory_entries": memory.storage.entries,
+            "memory_entries": memory.entries,
             "bytes_per_transition": total / represented if represented else None,
             **{f"memory/{name}": size for name, size in components.items()},
         }

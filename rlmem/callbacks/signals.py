@@ -9,7 +9,7 @@ from typing import Any
 
 import lightning
 
-from rlmem.collect.collector import EnvStepStream
+from rlmem.collect.stream import Stream
 
 WATCHED = (signal.SIGINT, signal.SIGTERM)
 
@@ -21,7 +21,7 @@ class StopOnSignal(lightning.Callback):
     the process with exit code 0 in the middle of a run), and taken back when it ends.
     """
 
-    def __init__(self, stream: EnvStepStream) -> None:
+    def __init__(self, stream: Stream) -> None:
         self.stream = stream
         self.received: signal.Signals | None = None
         self._training = True

@@ -18,7 +18,7 @@ from typing import Any
 
 from rlmem.callbacks.checkpoint import find_checkpoint, read_manifest
 from rlmem.config.schema import TrainSettings
-from rlmem.errors import UserError
+from rlmem.errors import need
 from rlmem.integrations.wandb_dashboard import (
     MEMORY_TABLE,
     THRESHOLD_COLUMNS,
@@ -28,6 +28,7 @@ from rlmem.integrations.wandb_dashboard import (
 )
 from rlmem.registry import part
 from rlmem.settings import Settings, setting
+from rlmem.small_files import write_small
 
 FLUSH_SECONDS = 1.0  # a kill loses what W&B has not written; by default that is up to 15 s
 MODEL_FILES = (
@@ -46,16 +47,19 @@ def next_segment(run_dir: Path) -> tuple[str, int]:
         run_id, segment = str(known["id"]), int(known["segments"]) + 1
     except (OSError, ValueError, KeyError, TypeError):
         run_id, segment = secrets.token_hex(6), 1
-    fresh = path.with_suffix(".new")
-    fresh.write_text(json.dumps({"id": run_id, "segments": segment}) + "\n")
-    os.replace(fresh, path)
+    write_small(path, json.dumps({"id": run_id, "segments": segment}) + "\n")
     return run_id, segment
+
+
+def _has_thresholds(cfg: TrainSettings) -> bool:
+    """Whether the memory reads `threshold.*`."""
+    return getattr(cfg.memory.part.cls, "thresholds", False)
 
 
 def default_group(cfg: TrainSettings) -> str:
     """Environment, memory and what tells sweeps of one memory apart, but not the seed."""
     parts = [cfg.env.name, cfg.memory.name]
-    if cfg.memory.part.cls.is_map:
+    if _has_thresholds(cfg):
         parts.append(f"{cfg.threshold.activation:g}-{cfg.threshold.habituation:g}")
     if cfg.memory.budget is not None:
         parts.append(str(cfg.memory.budget))
@@ -66,7 +70,7 @@ def plain_config(cfg: TrainSettings) -> dict[str, Any]:
     """The configuration as W&B can filter it: no lists, and no keys that the run did not read."""
     config = copy.deepcopy(cfg.values)
     del config["env"]["recommended"]  # other keys were filled from it
-    if not cfg.memory.part.cls.is_map:
+    if not _has_thresholds(cfg):
         del config["threshold"]
     return _without_lists(config)
 
@@ -121,10 +125,7 @@ class WandbLogger:
     def __init__(
         self, settings: WandbSettings, cfg: TrainSettings, run_dir: Path, name: str
     ) -> None:
-        try:
-            import wandb
-        except ImportError:
-            raise UserError("logger=wandb needs wandb: pip install 'rlmem[wandb]'") from None
+        wandb = need("wandb", "logger=wandb", "wandb")
         self._options = settings
         self._wandb, self._cfg, self._run_dir, self._name = wandb, cfg, run_dir.absolute(), name
         self._run: Any = None
@@ -209,7 +210,7 @@ class WandbLogger:
         total = max(1, sum(components.values()))
         rows = [[name, size, size / total] for name, size in components.items()]
         tables = {MEMORY_TABLE: table(columns=["component", "bytes", "share"], data=rows)}
-        if self._cfg.memory.part.cls.is_map and summary["eval_return_mean"] is not None:
+        if _has_thresholds(self._cfg) and summary["eval_return_mean"] is not None:
             values = {**asdict(self._cfg.threshold), **summary}
             row = [values[column] for column in THRESHOLD_COLUMNS]
             tables[THRESHOLD_TABLE] = table(columns=list(THRESHOLD_COLUMNS), data=[row])

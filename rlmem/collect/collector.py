@@ -10,14 +10,13 @@ and replays those actions, so that a resumed run sees the frames that an uninter
 """
 
 import time
-from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from rlmem.collect.episodes import Episode, EpisodeTracker
+from rlmem.collect.config import StreamConfig, derive_seed
+from rlmem.collect.stream import Stream
 from rlmem.envs import EnvStepper, FrameStack
 from rlmem.memories.base.batch import Batch
 from rlmem.memories.base.serialize import State
@@ -28,30 +27,7 @@ Columns = Mapping[str, tuple[tuple[int, ...], Any]]  # name -> shape of a row, d
 Policy = Callable[[np.ndarray, float, np.random.Generator], Any]
 
 
-@dataclass(frozen=True)
-class StreamConfig:
-    """What the stream needs to know; steps are env steps (agent decisions over all envs)."""
-
-    seed: int
-    max_env_steps: int
-    learning_starts: int
-    batch_size: int
-    updates: int  # minibatches a round
-    vector_steps: int  # steps of the vector env a round
-    reseed_every: int
-    reward_clip: bool
-    max_episodes: int | None = None  # episodes after which the run is over as well
-    terminal_reward: float | None = None  # of a termination, unclipped; None: the env's
-
-
-def derive_seed(*parts: int) -> int:
-    """An independent seed in [0, 2^31) for a tuple of integers."""
-    # By spawn key: a plain sequence of them is padded with zeros, so (s, 2) would be (s, 2, 0).
-    sequence = np.random.SeedSequence(parts[0], spawn_key=parts[1:])
-    return int(sequence.generate_state(1)[0] >> 1)
-
-
-class EnvStepStream:
+class Collector(Stream):
     """Iterable of batches of U minibatches, one a round; empty while the memory is not ready.
 
     Args:
@@ -73,17 +49,9 @@ class EnvStepStream:
         config: StreamConfig,
         columns: Columns | None = None,
     ) -> None:
-        self.env, self.memory, self.config = env, memory, config
+        super().__init__(env, memory, config)
         self.policy, self.epsilon = policy, epsilon
         self.stack = FrameStack(env.spec)
-        self.episodes = EpisodeTracker(env.spec.num_envs)
-        self.env_steps = 0
-        self.stop_requested = False  # the run ends before its next Trainer step
-        self.episodes_ended = 0  # in the last round
-        self.seconds = {"act": 0.0, "env": 0.0, "insert": 0.0, "sample": 0.0}
-        self._step_began = 0  # env_steps when the Trainer step began
-        self._due: list[int] = []  # intervals at whose multiples something is due
-        self._step_ends = 0  # env_steps at which a Trainer step ends at the latest
         self._rng = np.random.default_rng(derive_seed(config.seed, 1))
         self._seeded_at = -1  # env_steps when the envs were seeded; -1: seed before the next step
         # Actions since then, the first `_played` rows [E, ...]; one array, as they become many.
@@ -100,50 +68,14 @@ class EnvStepStream:
         ]
 
     @property
-    def frames(self) -> int:
-        """Emulator frames so far."""
-        return self.env_steps * self.env.spec.frames_per_step
-
-    def due_every(self, every: int) -> None:
-        """A Trainer step is to end at each multiple of `every` env steps, or in the round that
-        passes it, so that what is due there is done there."""
-        self._due.append(every)
-
-    def begin_step(self) -> None:
-        """A Trainer step begins."""
-        self._step_began = self.env_steps
-        following = (every - self.env_steps % every for every in self._due)
-        self._step_ends = self.env_steps + min(following, default=self.config.max_env_steps)
-
-    @property
-    def step_over(self) -> bool:
-        """Whether the Trainer step must end with this round: something is due, or the run is to
-        stop."""
-        return self.stop_requested or self.env_steps >= self._step_ends
-
-    def crossed(self, every: int) -> bool:
-        """Whether this Trainer step has reached or passed a multiple of `every` env steps."""
-        return self.env_steps // every > self._step_began // every
-
-    @property
     def steps_a_round(self) -> int:
         """Env steps of one round."""
         return self.config.vector_steps * self.env.spec.num_envs
-
-    @property
-    def over(self) -> bool:
-        """Whether the run has come to its length: in env steps, or in episodes where they count."""
-        episodes = self.config.max_episodes
-        enough = episodes is not None and self.episodes.count >= episodes
-        return enough or self.env_steps >= self.config.max_env_steps
 
     def __len__(self) -> int:
         """Rounds left; with `max_episodes` there may be fewer."""
         left = 0 if self.over else self.config.max_env_steps - self.env_steps
         return -(-left // self.steps_a_round)
-
-    def __iter__(self) -> "EnvStepStream":
-        return self
 
     def __next__(self) -> Batch:
         if self.over:
@@ -244,10 +176,6 @@ class EnvStepStream:
         rows.truncated[...] |= ~rows.terminated
         self._seeded_at, self._played = -1, 0
 
-    def finished_episodes(self) -> list[Episode]:
-        """Episodes that ended since the last call."""
-        return self.episodes.drain()
-
     def state_dict(self) -> dict[str, Any]:
         """Counters, RNG and the actions that lead from the last seeding to here."""
         return {
@@ -255,9 +183,7 @@ class EnvStepStream:
             "seeded_at": self._seeded_at,
             "actions": self._actions[: self._played],
             "rng": self._rng.bit_generator.state,
-            "episodes": self.episodes.count,
-            "recent_returns": list(self.episodes.recent_returns),
-            "recent_lengths": list(self.episodes.recent_lengths),
+            **self.episodes.state_views(),
         }
 
     def load_state_dict(self, state_dict: State) -> None:
@@ -281,7 +207,4 @@ class EnvStepStream:
                 self._step(action, self._turns[0])
         self.env_steps = self._step_began = int(state_dict["env_steps"])
         self._rng.bit_generator.state = state_dict["rng"]
-        self.episodes.drain()
-        self.episodes.count = int(state_dict["episodes"])
-        self.episodes.recent_returns = deque(state_dict["recent_returns"], maxlen=100)
-        self.episodes.recent_lengths = deque(state_dict["recent_lengths"], maxlen=100)
+        self.episodes.take_over(state_dict)

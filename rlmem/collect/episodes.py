@@ -2,8 +2,12 @@
 
 from collections import deque
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numba import njit
+
+from rlmem.memories.base.serialize import State
 
 
 @dataclass(frozen=True)
@@ -14,6 +18,17 @@ class Episode:
     number: int  # from 1
     episode_return: float  # sum of unclipped rewards
     length: int  # env steps
+
+
+@njit(cache=True)
+def _add(value: np.ndarray, length: np.ndarray, reward: np.ndarray, done: np.ndarray) -> bool:
+    """Add a step to the episodes that run; whether one of them ended."""
+    ended = False
+    for env in range(len(value)):
+        value[env] += reward[env]
+        length[env] += 1
+        ended |= done[env]
+    return ended
 
 
 class EpisodeTracker:
@@ -38,19 +53,35 @@ class EpisodeTracker:
 
     def push(self, env_steps: int, reward: np.ndarray, done: np.ndarray) -> None:
         """Take in one step: reward float [E], done bool [E]."""
-        self._return += reward
-        self._length += 1
-        if not done.any():
+        if not _add(self._return, self._length, reward, done):
             return
         for env in np.flatnonzero(done):
-            self.count += 1
-            value, length = float(self._return[env]), int(self._length[env])
-            self._finished.append(Episode(env_steps, self.count, value, length))
-            self.recent_returns.append(value)
-            self.recent_lengths.append(length)
+            self.add(env_steps, float(self._return[env]), int(self._length[env]))
             self._return[env], self._length[env] = 0.0, 0
+
+    def add(self, env_steps: int, episode_return: float, length: int) -> None:
+        """Take in an episode that has ended."""
+        self.count += 1
+        self._finished.append(Episode(env_steps, self.count, episode_return, length))
+        self.recent_returns.append(episode_return)
+        self.recent_lengths.append(length)
 
     def drain(self) -> list[Episode]:
         """Episodes that ended since the last call."""
         finished, self._finished = self._finished, []
         return finished
+
+    def state_views(self) -> dict[str, Any]:
+        """What a checkpoint keeps: how many ended, and the newest of them."""
+        return {
+            "episodes": self.count,
+            "recent_returns": list(self.recent_returns),
+            "recent_lengths": list(self.recent_lengths),
+        }
+
+    def take_over(self, state: State) -> None:
+        """Go on where the saved one stood; what ended meanwhile is forgotten."""
+        self.drain()
+        self.count = int(state["episodes"])
+        self.recent_returns = deque(state["recent_returns"], maxlen=100)
+        self.recent_lengths = deque(state["recent_lengths"], maxlen=100)

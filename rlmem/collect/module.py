@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import lightning
 import torch
 
-from rlmem.collect.collector import EnvStepStream
+from rlmem.collect.stream import Stream
 from rlmem.memories.base.batch import Batch
 
 STEP_SECONDS = 0.25  # of a Trainer step whose number of rounds is not given
@@ -23,7 +23,7 @@ class Rounds:
         count: rounds; None: as many as fit into `STEP_SECONDS`.
     """
 
-    def __init__(self, stream: EnvStepStream, count: int | None) -> None:
+    def __init__(self, stream: Stream, count: int | None) -> None:
         self.stream, self.count = stream, count
         self.device = torch.device("cpu")
 
@@ -80,7 +80,7 @@ class TrainerSteps:
     It has a length, because Lightning prefetches an item of an iterable without one.
     """
 
-    def __init__(self, stream: EnvStepStream, rounds: int | None) -> None:
+    def __init__(self, stream: Stream, rounds: int | None) -> None:
         self.stream, self.rounds = stream, rounds
 
     def __len__(self) -> int:
@@ -92,6 +92,7 @@ class TrainerSteps:
 
     def __next__(self) -> Rounds:
         if self.stream.stop_requested or self.stream.over:
+            self.stream.finish()
             raise StopIteration
         self.stream.begin_step()
         return Rounds(self.stream, self.rounds)
@@ -101,12 +102,12 @@ class EnvStepDataModule(lightning.LightningDataModule):
     """Feeds an agent from a memory that an env-stepping stream fills.
 
     Args:
-        stream: see `EnvStepStream`. There are no DataLoader workers: each would copy the memory.
+        stream: see `Stream`. There are no DataLoader workers: each would copy the memory.
         rounds: of playing and learning a Trainer step, which costs some 0.2 ms by itself; what is
             learned and written is the same whatever their number. None: see `Rounds`.
     """
 
-    def __init__(self, stream: EnvStepStream, rounds: int | None = None) -> None:
+    def __init__(self, stream: Stream, rounds: int | None = None) -> None:
         super().__init__()
         self.steps = TrainerSteps(stream, rounds)
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from rlmem.collect.collector import Policy
-from rlmem.envs import EnvStepper, FrameStack
-from rlmem.errors import UserError
+from rlmem.envs import EnvStepper, FrameStack, Step
+from rlmem.errors import need
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,11 @@ def evaluation_envs(episodes: int) -> int:
     return min(episodes, 8)
 
 
+def shares(episodes: int, num_envs: int) -> np.ndarray:
+    """How many of the episodes each environment plays, int64 [num_envs]."""
+    return episodes // num_envs + (np.arange(num_envs) < episodes % num_envs)
+
+
 def evaluate_policy(
     env: EnvStepper,
     policy: Policy,
@@ -49,7 +54,9 @@ def evaluate_policy(
     episodes: int,
     epsilon: float,
     seed: int,
-    on_frame: Callable[[np.ndarray], None] | None = None,
+    on_frame: Callable[[np.ndarray, np.ndarray], None] | None = None,
+    on_step: Callable[[np.ndarray, Step], None] | None = None,
+    restart: Callable[[np.ndarray], None] | None = None,
 ) -> EvaluationResult:
     """Play whole episodes.
 
@@ -62,12 +69,15 @@ def evaluate_policy(
         episodes: how many are scored.
         epsilon: probability of a random action.
         seed: of environments and exploration.
-        on_frame: called with each RGB frame of env 0's first episode; env must render.
+        on_frame: called with each RGB frame of env 0's first episode and the observation there,
+            [*observation_shape], the stack's own array; env must render.
+        on_step: called with what actions were chosen from, [E, *observation_shape], the stack's
+            own array, and with what followed.
+        restart: called with which environments' episodes begin anew, bool [E]: all of them first.
     """
     num_envs = env.spec.num_envs
     rng = np.random.default_rng(seed)
-    quota = np.full(num_envs, episodes // num_envs)
-    quota[: episodes % num_envs] += 1
+    quota = shares(episodes, num_envs)
     stack = FrameStack(env.spec)
     stack.reset(env.reset(seed))
     total, length = np.zeros(num_envs), np.zeros(num_envs, np.int64)
@@ -75,12 +85,18 @@ def evaluate_policy(
     lengths: list[list[int]] = [[] for _ in range(num_envs)]
     successes: list[list[bool]] = [[] for _ in range(num_envs)]
     filming = on_frame is not None
+    if restart is not None:
+        restart(np.ones(num_envs, np.bool_))
     while any(len(done) < q for done, q in zip(returns, quota, strict=True)):
         if filming and on_frame is not None:
-            on_frame(env.render())
+            on_frame(env.render(), stack.observation[0])
         step = env.step(policy(stack.observation, epsilon, rng))
+        if on_step is not None:
+            on_step(stack.observation, step)
         done = step.terminated | step.truncated
         stack.push(step.observation, done)
+        if restart is not None and done.any():
+            restart(done)
         total += step.reward
         length += 1
         filming = filming and not done[0]
@@ -101,25 +117,47 @@ class Video:
     Args:
         path: of the file; its folder is made.
         fps: frames a second.
+        beside: makes a picture of an observation, uint8 [H, W, 3], that stands to the right of the
+            game; always of one size.
 
     Raises:
         UserError: the optional packages are missing.
     """
 
-    def __init__(self, path: Path, fps: int) -> None:
-        try:
-            import imageio
-        except ImportError:
-            raise UserError("video=true needs imageio: pip install 'rlmem[video]'") from None
-        self.path = path
+    def __init__(
+        self,
+        path: Path,
+        fps: int,
+        beside: Callable[[np.ndarray], np.ndarray] | None = None,
+    ) -> None:
+        imageio = need("imageio", "video=true", "video")
+        self.path, self.beside = path, beside
         path.parent.mkdir(parents=True, exist_ok=True)
         self._writer = imageio.get_writer(path, fps=fps, macro_block_size=2)
 
-    def append(self, frame: np.ndarray) -> None:
-        """Add an RGB frame uint8 [H, W, 3]; small frames are enlarged by whole factors."""
-        factor = max(1, round(320 / frame.shape[0]))
-        self._writer.append_data(frame.repeat(factor, 0).repeat(factor, 1))
+    def append(self, frame: np.ndarray, observation: np.ndarray) -> None:
+        """Add an RGB frame uint8 [H, W, 3]; small frames are enlarged by whole factors.
+
+        Args:
+            observation: of the agent there, [*observation_shape].
+        """
+        panel = self.beside(observation) if self.beside else None
+        height = 320 if panel is None else len(panel)
+        factor = max(1, round(height / frame.shape[0]))
+        frame = frame.repeat(factor, 0).repeat(factor, 1)
+        if panel is not None:
+            gap = np.full((1, 2, 3), 128, np.uint8).repeat(max(len(frame), len(panel)), 0)
+            high = [_high(part, len(gap)) for part in (frame, panel)]
+            frame = np.concatenate([high[0], gap, high[1]], 1)
+        self._writer.append_data(frame)
 
     def close(self) -> None:
         """Finish the file."""
         self._writer.close()
+
+
+def _high(picture: np.ndarray, height: int) -> np.ndarray:
+    """A picture with white above and below it."""
+    missing = height - len(picture)
+    rows = (missing // 2, missing - missing // 2)
+    return np.pad(picture, (rows, (0, 0), (0, 0)), constant_values=255)

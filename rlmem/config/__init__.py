@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import hydra
+from hydra.core.config_store import ConfigStore
+from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
@@ -60,10 +62,13 @@ def quote_paths(override: str) -> str:
 # At import, because a sweep's worker processes get here only by unpickling the task.
 objective.register()
 OmegaConf.register_new_resolver("rlmem.safe_name", safe_name, replace=True)
+# Hydra copies what it reads from, and in it the store of all options, once for each line of --help:
+# half of its time. The store is one for the process, and gives out copies of what it holds anyway.
+ConfigStore.__deepcopy__ = lambda store, memo: store  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def compose(config_name: str, overrides: Sequence[str] = ()) -> DictConfig:
-    """The config that the command line would compose, outside of a Hydra job.
+    """The config that the command line would compose, also within a Hydra job.
 
     `paths.output_dir` is the current directory unless an override sets it.
 
@@ -72,14 +77,18 @@ def compose(config_name: str, overrides: Sequence[str] = ()) -> DictConfig:
     """
     given = plugins.load(overrides)
     extra = [] if config_name != "train" else ["paths.output_dir=."]
-    with hydra.initialize_config_dir(str(CONF_DIR), version_base="1.3"):
-        try:
+    job = GlobalHydra.instance().hydra  # Hydra composes for one at a time
+    GlobalHydra.instance().clear()
+    try:
+        with hydra.initialize_config_dir(str(CONF_DIR), version_base="1.3"):
             return hydra.compose(config_name, extra + [quote_paths(o) for o in given])
-        except Exception as exc:
-            line = explain(exc, given)
-            if line is None:
-                raise
-            raise UserError(line) from exc
+    except Exception as exc:
+        line = explain(exc, given)
+        if line is None:
+            raise
+        raise UserError(line) from exc
+    finally:
+        GlobalHydra.instance().hydra = job
 
 
 class JobFailedError(Exception):

@@ -16,7 +16,6 @@ from omegaconf import DictConfig
 from omegaconf.errors import (
     ConfigAttributeError,
     ConfigKeyError,
-    InterpolationResolutionError,
     MissingMandatoryValue,
     OmegaConfBaseException,
 )
@@ -76,13 +75,14 @@ def config_groups() -> list[str]:
     return [f for f in folders if not f.startswith(("hydra", "_"))]
 
 
-def _options(group: str) -> list[str]:
+def config_options(group: str) -> list[str]:
+    """The names of a group's options, without those of plugins."""
     return [file.stem for file in (CONF_DIR / group).glob("*.yaml")]
 
 
 def _missing_option(exc: MissingConfigException, overrides: list[str]) -> str:
     group, _, name = (exc.missing_cfg_file or "").rpartition("/")
-    options = list(exc.options or _options(group))
+    options = list(exc.options or config_options(group))
     if not group or not options:
         return _first_line(exc)
     given = _given(group, overrides)
@@ -93,9 +93,8 @@ def _missing_option(exc: MissingConfigException, overrides: list[str]) -> str:
     if group in ("hydra/launcher", "hydra/sweeper"):
         line += '; more with pip install -e ".[sweep]"'
     if group == "env":
-        line += (
-            f"; any other: env=atari env.game={name}, env=gym env.id=..., env=minatar env.game=..."
-        )
+        others = [f"env={option} env.{key}={name}" for option, key in _asking("env")]
+        line += f"; any other: {', '.join(others)}"
     return line
 
 
@@ -139,11 +138,25 @@ def _composition(exc: ConfigCompositionException, overrides: list[str]) -> str:
 def _unused_group(group: str, overrides: list[str]) -> str:
     given = _given(group, overrides)
     parent, _, name = group.rpartition("/")
-    if group == "env/protocol":
-        return f"{given}: only Atari games have a protocol, such as env=pong; leave it out here"
     if parent in config_groups() and group in config_groups():
-        return f"{given}: the chosen {parent} has no {name}; leave it out"
+        owners = [f"{parent}={o}" for o in config_options(parent) if _chooses(parent, o, name)]
+        return (
+            f"{given}: the chosen {parent} has no {name}, leave it out; "
+            f"it goes with {' or '.join(sorted(owners))}"
+        )
     return f"{given}: no such group{did_you_mean(group, config_groups())}"
+
+
+def _chooses(group: str, option: str, name: str) -> bool:
+    """Whether an option's defaults list has a group below its own."""
+    defaults = _content(group, option).get("defaults", [])
+    return any(isinstance(entry, dict) and name in entry for entry in defaults)
+
+
+def _asking(group: str) -> list[tuple[str, str]]:
+    """The options that take any name for a key, and the key."""
+    contents = ((option, _content(group, option)) for option in sorted(config_options(group)))
+    return [(o, key) for o, content in contents for key, value in content.items() if value == "???"]
 
 
 def _value(exc: OmegaConfBaseException, overrides: list[str]) -> str:
@@ -160,8 +173,6 @@ def _value(exc: OmegaConfBaseException, overrides: list[str]) -> str:
         if missing and not key.endswith(f".{missing[1]}"):
             key = missing[1]
         return f"{key} is not set; give it, such as {_EXAMPLES.get(key, f'{key}=...')}"
-    if isinstance(exc, InterpolationResolutionError):
-        return f"{given}: {_first_line(exc)}"
     return f"{given}: {_first_line(exc)}"
 
 
@@ -196,7 +207,7 @@ def goes_with(key: str) -> str:
     found: list[str] = []
     for depth in range(1, len(path)):
         group = "/".join(path[:depth])
-        nodes = {name: _content(group, name) for name in _options(group)}
+        nodes = {name: _content(group, name) for name in config_options(group)}
         owners = {name for name, node in nodes.items() if _holds(node, path, depth)}
         # Not those that have it from another one, by their defaults list.
         found += [

@@ -20,7 +20,7 @@ from rlmem.config.schema import CONF_DIR
 from rlmem.registry import Part
 from rlmem.settings import Settings, has_default
 
-_MANY = ("logger", "callbacks")  # groups of which several options can be chosen at once
+MANY = ("logger", "callbacks")  # groups of which several options can be chosen at once
 
 
 def load(arguments: Sequence[str]) -> list[str]:
@@ -51,7 +51,7 @@ def load(arguments: Sequence[str]) -> list[str]:
 
 def _is_group(group: str) -> bool:
     """Whether the command line chooses among a group's parts; a key chooses among the others'."""
-    return group in _MANY or (CONF_DIR / group).is_dir()
+    return group in MANY or (CONF_DIR / group).is_dir()
 
 
 def _has_yaml(part: Part) -> bool:
@@ -60,20 +60,15 @@ def _has_yaml(part: Part) -> bool:
 
 def option(part: Part) -> dict[str, Any]:
     """The content of a part's option, as a yaml of it would have it."""
-    keys = {
-        f.name: _default(f) for f in fields(part.settings or Settings) if f.init and has_default(f)
-    }
-    if part.group in _MANY:
+    settings = part.settings or Settings
+    known = {f.name: f for f in fields(settings)}
+    keys = {name: _default(f) for name, f in known.items() if f.init and has_default(f)}
+    if part.group in MANY:
         return {part.name: keys}
-    named = (
-        {"name": part.name} if "name" in {f.name for f in fields(part.settings or Settings)} else {}
-    )
-    extends = [(part.settings or Settings).extends] if (part.settings or Settings).extends else []
-    chosen = [
-        {f.name: f.metadata["option"]}
-        for f in fields(part.settings or Settings)
-        if f.metadata.get("option")
-    ]
+    named = {"name": part.name} if "name" in known else {}
+    extends = [settings.extends] if settings.extends else []
+    options = {name: f.metadata.get("option") for name, f in known.items()}
+    chosen = [{name: option} for name, option in options.items() if option]
     return {"defaults": [*extends, *chosen, "_self_"], **named, "kind": part.name, **keys}
 
 

@@ -12,10 +12,13 @@ from typing import Any
 import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
-from rlmem.config import quote_paths
-from rlmem.config.errors import config_groups
-from rlmem.config.schema import CONF_DIR, TrainSettings
+from rlmem.config import compose, quote_paths
+from rlmem.config.errors import config_groups, config_options
+from rlmem.config.plugins import MANY
+from rlmem.config.schema import TrainSettings
 from rlmem.config.validate import read_settings
 from rlmem.errors import UserError
 from rlmem.small_files import read_small
@@ -33,6 +36,7 @@ KEYS = frozenset(
 # What a run was started with that is not its own: which run, where, as a part of which search; and
 # plugins, which are code: whoever resumes the run names them again.
 NOT_REPEATED = frozenset({"resume", "paths.output_dir", "hparams_search", "plugins"})
+NAMED_BY = ("name", "kind", "suite")  # keys of a part that may be its option's name, nearest first
 MOST_OVERRIDES, MOST_CONFIG = 2**14, 2**18  # bytes; Hydra's parser is slow on long lines
 
 _NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)*")  # of a group's option: no way out of its folder
@@ -135,7 +139,10 @@ def run_settings(run_dir: Path, given: str) -> TrainSettings:
             shown = repr(text if len(text) <= 120 else f"{text[:120]}...")
             raise UserError(f"{run_dir}/config.yaml: {shown} is no value; runs save resolved ones")
     try:
-        return read_settings(_of_today(saved), lenient=True)
+        try:
+            return read_settings(saved, lenient=True)
+        except UserError:  # composing takes a while, and most runs lack nothing
+            return read_settings(_completed(saved), lenient=True)
     except UserError as error:
         plugins = saved.get("plugins") or []
         more = f"; the run was made with plugins={plugins}: name them again" if plugins else ""
@@ -144,18 +151,36 @@ def run_settings(run_dir: Path, given: str) -> TrainSettings:
         raise UserError(f"{run_dir}/config.yaml: cannot be read ({_reason(error)})") from None
 
 
-def _of_today(saved: dict[str, Any]) -> dict[str, Any]:
-    """A configuration of a version that did not name a memory's kind yet: conf/ says it."""
-    memory = saved.get("memory")
-    if not isinstance(memory, dict) or "kind" in memory:
+def _completed(saved: dict[str, Any]) -> dict[str, Any]:
+    """A configuration of an earlier version, with what it lacks as conf/ has it for the same parts;
+    a default that follows from another key follows from the saved one."""
+    if not all(isinstance(saved.get(part), dict) for part in ("agent", "env", "memory")):
+        return saved  # no run of any version
+    try:
+        today = compose("train", list(_choices(saved)))
+        OmegaConf.set_struct(today, False)  # the saved one may have keys that have gone since
+        values = OmegaConf.to_container(OmegaConf.merge(today, saved), resolve=True)
+    except (OmegaConfBaseException, UserError):
         return saved
-    name = str(memory.get("name"))
-    while _NAME.fullmatch(name) and (file := CONF_DIR / "memory" / f"{name}.yaml").is_file():
-        content = yaml.safe_load(file.read_text())
-        if "kind" in content:
-            return {**saved, "memory": {**memory, "kind": content["kind"]}}
-        name = str(content["defaults"][0])
-    return saved
+    return {str(key): value for key, value in values.items()} if isinstance(values, dict) else saved
+
+
+def _choices(saved: dict[str, Any]) -> Iterator[str]:
+    """Overrides that choose the parts of a saved configuration."""
+    left_out: list[str] = []  # groups whose chosen part has no option, which others would fill
+    for group in sorted(config_groups()):
+        node: Any = saved
+        for name in group.split("/"):
+            node = node.get(name) if isinstance(node, dict) else None
+        node, known = node if isinstance(node, dict) else {}, config_options(group)
+        if group in MANY:
+            yield f"{group}=[{','.join(name for name in node if name in known)}]"
+        elif group.startswith(tuple(left_out)):
+            continue
+        elif names := [str(node[key]) for key in NAMED_BY if key in node]:
+            option = next((name for name in names if name in known), None)
+            yield f"{group}={option}" if option else f"~{group}"
+            left_out += [] if option else [f"{group}/"]
 
 
 def _texts(node: Any) -> Iterator[str]:

@@ -23,6 +23,8 @@ from hydra.errors import HydraException
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
+from rlmem.small_files import read_json, write_small
+
 SWEEP_FILE, ERROR_FILE = "sweep.json", "error.json"
 
 
@@ -47,7 +49,7 @@ class Sweep:
     def failed(self) -> list[tuple[str, str, int]]:
         """Jobs that failed: folder, error, exit code."""
         names = self.jobs or sorted(file.parent.name for file in self.folder.glob("*/error.json"))
-        errors = [(name, _read(self.folder / name / ERROR_FILE)) for name in names]
+        errors = [(name, read_json(self.folder / name / ERROR_FILE)) for name in names]
         return [(name, str(e["error"]), int(e["exit_code"])) for name, e in errors if e]
 
 
@@ -87,7 +89,7 @@ class SweepRecord(Callback):
                 "jobs": jobs,
             }
             with _locked(folder):
-                before = (_read(folder / SWEEP_FILE) or {}).get("commands", [])
+                before = (read_json(folder / SWEEP_FILE, 2**30) or {}).get("commands", [])
                 others = [c for c in before if c.get("overrides") != command["overrides"]]
                 _write(folder / SWEEP_FILE, {"commands": [*others, command]})
             SweepRecord.current = Sweep(folder, jobs, before)
@@ -164,16 +166,5 @@ def _locked(folder: Path) -> Iterator[None]:
         yield
 
 
-def _read(path: Path) -> dict[str, Any] | None:
-    """A file's content, None where there is none or a damaged one."""
-    try:
-        content = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return None
-    return content if isinstance(content, dict) else None
-
-
 def _write(path: Path, content: dict[str, Any]) -> None:
-    fresh = path.with_suffix(".new")
-    fresh.write_text(json.dumps(content, indent=1) + "\n")
-    os.replace(fresh, path)
+    write_small(path, json.dumps(content, indent=1) + "\n")

@@ -29,6 +29,7 @@ from ale_py import ALEInterface, roms
 from ale_py.vector_env import AtariVectorEnv
 from gymnasium.vector import AutoresetMode
 
+from rlmem.envs.screens import ScreenPart
 from rlmem.envs.spec import EnvSettings, EnvSpec, Step, env_seeds
 from rlmem.errors import UserError
 from rlmem.registry import part
@@ -51,6 +52,11 @@ class ProtocolSettings(Settings):
     max_frames: int = setting(at_least=1)
 
 
+def _rows(value: Any) -> str | None:
+    fits = value is None or (len(value) == 2 and 0 <= value[0] < value[1] <= SCREEN_HEIGHT)
+    return None if fits else f"two rising numbers up to {SCREEN_HEIGHT} such as [34,194], or null"
+
+
 @dataclass
 class AtariSettings(EnvSettings):
     """An Arcade Learning Environment game."""
@@ -61,6 +67,7 @@ class AtariSettings(EnvSettings):
     # The smallest screen that the Nature CNN's three layers take is 36.
     screen_size: int = setting(at_least=36)
     protocol: ProtocolSettings = setting()
+    rows: list[int] | None = setting(None, check=_rows)
 
 
 def make_atari(
@@ -72,20 +79,7 @@ def make_atari(
         scoring: whole games, whatever the protocol does in training at the loss of a life.
     """
     _check(cfg)
-    protocol = cfg.protocol
-    return AtariStepper(
-        cfg.game,
-        num_envs,
-        stack=cfg.stack,
-        frame_skip=cfg.frame_skip,
-        screen_size=cfg.screen_size,
-        sticky=protocol.sticky,
-        noop_max=protocol.noop_max,
-        fire_reset=protocol.fire_reset,
-        episodic_life=protocol.episodic_life and not scoring,
-        max_frames=protocol.max_frames,
-        render=render,
-    )
+    return AtariStepper(cfg, num_envs, cfg.protocol.episodic_life and not scoring, render)
 
 
 @part("env", "atari", settings=AtariSettings)
@@ -100,34 +94,15 @@ class AtariStepper:
     """EnvStepper over AtariVectorEnv with the minimal action set.
 
     Args:
-        game: ROM name, "road_runner".
+        cfg: `AtariSettings`, but for `episodic_life`.
         num_envs: E; E > 1 are stepped by min(E, usable CPUs) threads.
-        stack: frames of one observation of the agent (only noted in `spec`).
-        frame_skip: emulator frames per agent step; the last two are max-pooled.
-        screen_size: height and width of a frame, pixels.
-        sticky: probability that the emulator repeats the previous action, per emulator frame.
-        noop_max: fewer no-op frames than this are drawn at an episode's start; 0 for none.
-        fire_reset: press FIRE at an episode's start in games that wait for it.
         episodic_life: report a lost life as `terminated`; the game itself goes on.
-        max_frames: emulator frames after which an episode is truncated (rounded up to whole steps).
         render: step a colour twin of environment 0 along, for `render`.
     """
 
-    def __init__(
-        self,
-        game: str,
-        num_envs: int,
-        *,
-        stack: int,
-        frame_skip: int,
-        screen_size: int,
-        sticky: float,
-        noop_max: int,
-        fire_reset: bool,
-        episodic_life: bool,
-        max_frames: int,
-        render: bool,
-    ) -> None:
+    def __init__(self, cfg: Any, num_envs: int, episodic_life: bool, render: bool) -> None:
+        game, size, frame_skip, rules = cfg.game, cfg.screen_size, cfg.frame_skip, cfg.protocol
+
         def make(envs: int, height: int, width: int, grayscale: bool) -> AtariVectorEnv:
             return AtariVectorEnv(
                 game,
@@ -136,7 +111,7 @@ class AtariStepper:
                 num_threads=min(envs, len(os.sched_getaffinity(0))),
                 thread_affinity_offset=-1,
                 max_num_frames_per_episode=NO_LIMIT,  # see the module's docstring
-                repeat_action_probability=sticky,
+                repeat_action_probability=rules.sticky,
                 full_action_space=False,
                 continuous=False,
                 continuous_action_threshold=0.5,
@@ -146,27 +121,30 @@ class AtariStepper:
                 grayscale=grayscale,
                 stack_num=1,
                 frameskip=frame_skip,
-                maxpool=True,
-                noop_max=noop_max,
+                maxpool=True,  # over the last two emulator frames of a step
+                noop_max=rules.noop_max,  # fewer no-ops than this at an episode's start
                 episodic_life=False,  # would restart the whole game at each lost life
                 life_loss_info=episodic_life,
                 reward_clipping=False,
-                use_fire_reset=fire_reset,
+                use_fire_reset=rules.fire_reset,
             )
 
-        self._env = make(num_envs, screen_size, screen_size, grayscale=True)
+        rows, screen = getattr(cfg, "rows", None), (SCREEN_HEIGHT, SCREEN_WIDTH)
+        self._part = ScreenPart(rows, size, *screen) if rows else None
+        height, width = screen if rows else (size, size)
+        self._env = make(num_envs, height, width, grayscale=True)
         self._twin = make(1, SCREEN_HEIGHT, SCREEN_WIDTH, grayscale=False) if render else None
         self._picture: np.ndarray | None = None
-        self._step_limit = -(-max_frames // frame_skip)
+        self._step_limit = -(-rules.max_frames // frame_skip)  # whole steps
         self._game_steps = np.zeros(num_envs, np.int64)
         self._lives = np.zeros(num_envs, np.int32)
         self.spec = EnvSpec(
             env_id=f"ALE/{game.title().replace('_', '')}",
             suite="atari",
             num_envs=num_envs,
-            frame_shape=(1, screen_size, screen_size),
+            frame_shape=(1, size, size),
             dtype=np.dtype(np.uint8),
-            stack=stack,
+            stack=cfg.stack,
             num_actions=len(self._env.ale.get_action_set()),
             frames_per_step=frame_skip,
             video_fps=max(10, 60 // frame_skip),
@@ -180,7 +158,7 @@ class AtariStepper:
         observation, info = self._env.reset(seed=seeds)
         self._game_steps[:] = 0
         self._lives = info["lives"]
-        return observation
+        return self._part(observation) if self._part else observation
 
     def step(self, action: np.ndarray) -> Step:
         """See `EnvStepper.step`."""
@@ -203,6 +181,10 @@ class AtariStepper:
             observation[expired] = fresh[expired]
             self._lives[expired] = info["lives"][expired]
         truncated = expired & ~terminated
+        if self._part is not None:
+            same = next_observation is observation
+            observation = self._part(observation)
+            next_observation = observation if same else self._part(next_observation)
         return Step(observation, next_observation, reward.astype(np.float32), terminated, truncated)
 
     def _step_twin(

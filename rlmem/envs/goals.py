@@ -16,6 +16,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rlmem.envs.spec import GoalSpec
+from rlmem.errors import one_line
 
 KEYS = ("observation", "achieved_goal", "desired_goal")
 VECTORS = (spaces.Box, spaces.MultiBinary)
@@ -47,8 +48,7 @@ def goal_spec(env: gymnasium.Env) -> GoalSpec:
     try:
         return GoalSpec(sizes[1], GoalRules(env))
     except Exception as error:  # whatever compute_reward raises for want of more than goals
-        reason = " ".join(f"{type(error).__name__}: {error}".split())
-        return GoalSpec(sizes[1], None, reason)
+        return GoalSpec(sizes[1], None, one_line(f"{type(error).__name__}: {error}", 1000))
 
 
 class GoalRules:

@@ -13,7 +13,7 @@ import importlib
 import importlib.util
 import itertools
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +25,7 @@ from gymnasium import spaces
 from rlmem.envs import goals, robotics
 from rlmem.envs.serial import SerialEnvStepper
 from rlmem.envs.spec import EnvSettings, EnvSpec
-from rlmem.errors import UserError
+from rlmem.errors import UserError, one_line
 from rlmem.registry import part
 from rlmem.settings import setting
 
@@ -55,13 +55,13 @@ def make_gym(
     limit = cfg.max_episode_steps
     if limit is not None and limit < 1:
         raise UserError(f"env.max_episode_steps={limit}: must be at least 1, or null")
-    own = _plain(getattr(cfg, "kwargs", None)) or {}
+    own = getattr(cfg, "kwargs", None) or {}
     envs = [_make_one(cfg.id, limit, render and e == 0, own) for e in range(num_envs)]
     if render:
         _check_render(cfg.id, envs[0])
     actions = envs[0].action_space
     space = envs[0].observation_space
-    frame_shape, dtype, write = _frame(cfg.id, space)
+    frame_shape, dtype, write = frame_of(cfg.id, space)
     facts: dict[str, Any] = _action_facts(cfg.id, actions)
     table = None
     if (levels := getattr(cfg, "action_levels", None)) is not None:
@@ -91,15 +91,6 @@ class GymSuite:
     build = staticmethod(make_gym)
 
 
-def _plain(value: Any) -> Any:
-    """Mappings and sequences of a configuration as dicts and lists."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(part) for key, part in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_plain(part) for part in value]
-    return value
-
-
 def _name(env_id: str) -> str:
     """An id without the package that registers it."""
     return env_id.rpartition(":")[2]
@@ -125,7 +116,7 @@ def _make_one(
         if not own:
             raise
         raise UserError(
-            f"env.kwargs={own}: env.id={env_id} does not take them ({_one_line(error)})"
+            f"env.kwargs={own}: env.id={env_id} does not take them ({one_line(error)})"
         ) from error
     except (gymnasium.error.DependencyNotInstalled, ImportError) as error:
         raise UserError(_missing_package(env_id, error)) from error
@@ -184,7 +175,7 @@ def _action_facts(env_id: str, space: spaces.Space) -> dict[str, Any]:
         or not np.isfinite([space.low, space.high]).all()
     ):
         raise UserError(
-            f"env.id={env_id}: its action space is {_one_line(space)}; a Discrete one or a bounded "
+            f"env.id={env_id}: its action space is {one_line(space)}; a Discrete one or a bounded "
             "Box of floats of shape [A] works, e.g. CartPole-v1 or Pendulum-v1"
         )
     # float32 bounds inside the box: a float64 one may be rounded to a number outside.
@@ -230,7 +221,7 @@ def _missing_package(env_id: str, error: Exception) -> str:
         extra = entry_point.split(".")[2].replace("_", "-")
         package = "rlmem" if extra in EXTRAS else "gymnasium"
         return f'env.id={env_id}: a package is missing; pip install "{package}[{extra}]"'
-    return f"env.id={env_id}: cannot be imported ({_one_line(error)}); install its package"
+    return f"env.id={env_id}: cannot be imported ({one_line(error)}); install its package"
 
 
 def _check_render(env_id: str, env: gymnasium.Env) -> None:
@@ -245,11 +236,11 @@ def _check_render(env_id: str, env: gymnasium.Env) -> None:
     except Exception as error:  # each renderer raises its own, for want of a display or OpenGL
         mend = "set MUJOCO_GL=egl, or " if _is_mujoco(env_id) else ""
         raise UserError(
-            f"env.id={env_id}: cannot render here ({_one_line(error)}); {mend}leave video off"
+            f"env.id={env_id}: cannot render here ({one_line(error)}); {mend}leave video off"
         ) from error
 
 
-def _frame(env_id: str, space: spaces.Space) -> tuple[tuple[int, ...], type, Writer]:
+def frame_of(env_id: str, space: spaces.Space) -> tuple[tuple[int, ...], type, Writer]:
     """Frame shape, its dtype, and how an observation is written into a frame."""
     if isinstance(space, spaces.Discrete):
         return (int(space.n),), np.float32, _one_hot(int(space.start))
@@ -262,7 +253,7 @@ def _frame(env_id: str, space: spaces.Space) -> tuple[tuple[int, ...], type, Wri
     if sizes := goals.goal_sizes(space):
         return (sum(sizes),), np.float32, goals.write_frame
     raise UserError(
-        f"env.id={env_id}: its observation space is {_one_line(space)}; "
+        f"env.id={env_id}: its observation space is {one_line(space)}; "
         "a Box of shape [D], a uint8 Box of shape [H, W, C], a Discrete one, or a Dict of "
         "observation, achieved_goal and desired_goal, vectors all, works"
     )
@@ -283,8 +274,3 @@ def _one_hot(start: int) -> Writer:
         row[observation - start] = 1
 
     return write
-
-
-def _one_line(thing: object) -> str:
-    text = " ".join(str(thing).split())
-    return text if len(text) <= 120 else text[:117] + "..."

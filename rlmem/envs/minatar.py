@@ -7,7 +7,6 @@ matplotlib and seaborn, which only its own drawing needs. `MinAtarGame` does wha
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
@@ -19,7 +18,7 @@ import numpy as np
 
 from rlmem.envs.serial import SerialEnvStepper
 from rlmem.envs.spec import EnvSettings, EnvSpec
-from rlmem.errors import UserError
+from rlmem.errors import UserError, choose_from
 from rlmem.registry import part
 from rlmem.settings import setting
 
@@ -42,9 +41,7 @@ def make_minatar(
     """Make a MinAtar game; see `rlmem.envs.make_env`. `scoring` changes nothing."""
     game = cfg.game
     if game not in GAMES:
-        nearest = difflib.get_close_matches(str(game).lower(), GAMES, 1, 0.5)
-        hint = f"did you mean {nearest[0]}? " if nearest else ""
-        raise UserError(f"env.game={game}: no such MinAtar game; {hint}valid: {', '.join(GAMES)}")
+        raise UserError(f"env.game={game}: no such MinAtar game{choose_from(str(game), GAMES)}")
     if not 0 <= cfg.sticky < 1:
         raise UserError(f"env.sticky={cfg.sticky}: must lie in [0, 1)")
     limit = cfg.max_episode_steps

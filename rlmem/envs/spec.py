@@ -14,7 +14,7 @@ from rlmem.settings import Settings, setting
 class EnvSettings(Settings):
     """The keys that every suite has."""
 
-    extends = "/common/env@_here_"
+    extends = "/env@_here_"
 
     name: str = setting()
     suite: str = setting()
@@ -104,6 +104,22 @@ class EnvSpec:
     def input_scale(self) -> float:
         """Factor that brings stored values into [0, 1]: 1/255 for pixels, 1 for 0/1 planes."""
         return 1 / 255 if self.dtype == np.uint8 and not self.binary else 1.0
+
+
+@dataclass(frozen=True)
+class Board:
+    """An environment whose states are cells of a grid, for pictures: the first cell is the start,
+    the last one the goal. A suite that has one says so by a static method `board(settings)`.
+
+    Attributes:
+        blocked: cells that cannot be entered, bool [H, W].
+        frames: what is seen in each cell, row by row, [H * W, *frame_shape].
+        moves: (columns, rows) that each action moves by.
+    """
+
+    blocked: np.ndarray
+    frames: np.ndarray
+    moves: tuple[tuple[int, int], ...]
 
 
 @dataclass(slots=True)

@@ -193,7 +193,7 @@ class CompressedReplayBuffer(ReplayBuffer):
         if self.frame_stack > 1:
             follows = self._check(stacks, following)
             # A reset may show the very frame that the episode before it was left with.
-            self.storage._chains["running"][~follows] = False
+            self.storage.arrays.chains["running"][~follows] = False
         timeout = np.zeros(self.n_envs, np.bool_)
         if self.handle_timeout_termination:
             timeout[:] = [info.get("TimeLimit.truncated", False) for info in infos]
@@ -264,7 +264,7 @@ class CompressedReplayBuffer(ReplayBuffer):
     def reset(self) -> None:
         """Empty the buffer."""
         super().reset()
-        self.storage._empty()
+        self.storage.clear()
         self._running[:] = False
 
     def sample(self, batch_size: int, env: VecNormalize | None = None) -> ReplayBufferSamples:
@@ -319,7 +319,7 @@ class CompressedReplayBuffer(ReplayBuffer):
 
         The storage's own sum is more exact, but knows no `VecNormalize`, which clips each reward.
         """
-        rows, size = self.storage._rows, int(self.storage._ring["size"][0])
+        rows, size = self.storage.arrays.rows, self.storage.arrays.cursors()[0]
         path = np.repeat(slots[:, None], self.n_steps, 1)
         mask = np.ones(path.shape, np.bool_)
         for step in range(1, self.n_steps):
@@ -339,9 +339,9 @@ class CompressedReplayBuffer(ReplayBuffer):
         own buffer would lose that step's next observation. Here nothing is lost.
         """
         held = self.storage.locate(torch.arange(len(self.storage))).numpy()
-        rows = self.storage._rows[held]
+        rows = self.storage.arrays.rows[held]
         dones = np.zeros(self.buffer_size * self.n_envs, np.float32)
-        dones[held] = rows["terminated"] | rows["truncated"]
+        dones[held] = np.logical_or(rows["terminated"], rows["truncated"])
         return dones.reshape(self.buffer_size, self.n_envs)
 
     def footprint(self) -> dict[str, int]:

@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from rlmem.errors import UserError
+from rlmem.errors import UserError, need
 
 NAME = "rlmem"
 # Keys that the W&B logger sends besides the rows.
@@ -20,25 +20,7 @@ MAP = "map"
 
 RETURNS = ("eval_return_mean", "train_return_mean")
 MEMORY = ("memory_bytes", "memory_entries", "bytes_per_transition")
-COMPONENTS = (
-    "frames",
-    "open_chunks",
-    "frames_on_disk",
-    "actions",
-    "rewards",
-    "index",
-    "priorities",
-    "sampler_history",
-    "prototypes",
-    "embeddings",
-    "contexts",
-    "node_state",
-    "links",
-    "edges",
-    "sampler_tree",
-    "projection",
-    "env_state",
-)
+COMPONENTS = "^memory/"  # columns of metrics.csv: each memory has its own
 SPEED = ("env_steps_per_second", "act_us", "env_us", "insert_us", "sample_us")
 LEARNING = (
     "loss",
@@ -108,7 +90,7 @@ def dashboard(entity: str, project: str) -> Any:
         "Speed": [_lines(wr, name) for name in SPEED],
         "Learning": [_lines(wr, name) for name in LEARNING],
         "Videos": [wr.MediaBrowser(title="First episode of each evaluation", media_keys=[VIDEO])],
-        "Map": [wr.MediaBrowser(title="The GWR map, with log.map_every", media_keys=[MAP])],
+        "Map": [wr.MediaBrowser(title="The memory, with log.map_every", media_keys=[MAP])],
     }
     return ws.Workspace(
         entity=entity,
@@ -206,22 +188,17 @@ def _first_line(error: Exception) -> str:
 
 
 def _library() -> tuple[Any, Any]:
-    try:
-        import wandb_workspaces.reports.v2 as wr
-        import wandb_workspaces.workspaces as ws
-    except ImportError:
-        raise UserError(
-            "mode=dashboard needs wandb-workspaces: pip install 'rlmem[wandb]'"
-        ) from None
+    names = ("wandb_workspaces.workspaces", "wandb_workspaces.reports.v2")
+    ws, wr = (need(name, "mode=dashboard", "wandb") for name in names)
     return ws, wr
 
 
-def _lines(wr: Any, metric: str) -> Any:
+def _lines(wr: Any, metric: str, **more: Any) -> Any:
     """Mean and deviation over each W&B group: over the seeds."""
     return wr.LinePlot(
         title=metric,
         x="env_steps",
-        y=[metric],
+        **(more or {"y": [metric]}),
         groupby="Group",
         groupby_aggfunc="mean",
         groupby_rangefunc="stddev",
@@ -230,16 +207,15 @@ def _lines(wr: Any, metric: str) -> Any:
 
 
 def _components(wr: Any) -> list[Any]:
-    names = [f"memory/{component}" for component in COMPONENTS]
     stacked = wr.LinePlot(
         title="memory by component, of the first run in the list",
         x="env_steps",
-        y=names,
+        metric_regex=COMPONENTS,
         plot_type="stacked-area",
         max_runs_to_show=1,
     )
     table = wr.WeavePanelSummaryTable(table_name=MEMORY_TABLE)
-    return [stacked, table, *(_lines(wr, name) for name in names)]
+    return [stacked, table, _lines(wr, "memory by component", metric_regex=COMPONENTS)]
 
 
 def _scatter(wr: Any, score: str) -> Any:

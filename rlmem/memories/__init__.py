@@ -6,6 +6,8 @@ Needs torch, torchrl, numba and zstandard only: neither Lightning nor Hydra nor 
 from rlmem.memories.compression.compressed import CompressedFrameStorage
 from rlmem.memories.gwr.embedding import Identity, RandomProjection
 from rlmem.memories.gwr.map import MapStorage
+from rlmem.memories.gwr.records import MapOptions
+from rlmem.memories.gwr.rule import MetricSettings, RuleSettings
 from rlmem.memories.gwr.samplers import (
     PrioritizedEdgeSampler,
     UniformEdgeSampler,
@@ -16,7 +18,8 @@ from rlmem.memories.memory import ReplayMemory
 from rlmem.memories.ring.dense import DenseStorage
 from rlmem.memories.ring.frames import FrameStorage
 from rlmem.memories.ring.writer import RingWriter
-from rlmem.memories.samplers.prioritized import PrioritizedSampler, RankSampler
+from rlmem.memories.samplers.prioritized import PrioritizedSampler
+from rlmem.memories.samplers.rank import RankSampler
 from rlmem.memories.samplers.sequence import SequenceSampler
 from rlmem.memories.samplers.uniform import (
     CombinedSampler,
@@ -27,19 +30,24 @@ from rlmem.memories.samplers.uniform import (
 from rlmem.memories.slots import SlotStorage
 from rlmem.memories.transforms.consolidation import BoundedStates, Consolidation, StoredStates
 from rlmem.memories.transforms.hindsight import HindsightTransform
+from rlmem.memories.values.dnd import DND, DNDRule
 
 __all__ = [
+    "DND",
     "BoundedStates",
     "CombinedSampler",
     "CompressedFrameStorage",
     "Consolidation",
+    "DNDRule",
     "DenseStorage",
     "FrameStorage",
     "GWRWriter",
     "HindsightTransform",
     "Identity",
     "LatestSampler",
+    "MapOptions",
     "MapStorage",
+    "MetricSettings",
     "NewestSampler",
     "PrioritizedEdgeSampler",
     "PrioritizedSampler",
@@ -47,6 +55,7 @@ __all__ = [
     "RankSampler",
     "ReplayMemory",
     "RingWriter",
+    "RuleSettings",
     "SequenceSampler",
     "SlotStorage",
     "StoredStates",

@@ -35,6 +35,7 @@ class ReplayMemory:
         transforms: what each batch goes through, in this order.
 
     Attributes:
+        draws: whether minibatches are drawn, so that there is something to say of them.
         observers: are told of what is written, forgotten, drawn and learned; they are no part of
             the memory.
         pinned: whether drawn batches lie in memory that a GPU copies from by itself.
@@ -52,6 +53,8 @@ class ReplayMemory:
         >>> memory.sample(batch_size=8)["next", "observation"].shape
         torch.Size([8, 4])
     """
+
+    draws = True
 
     def __init__(
         self,
@@ -99,6 +102,21 @@ class ReplayMemory:
 
     def __len__(self) -> int:
         return len(self.storage)
+
+    @property
+    def columns(self) -> Mapping[str, Any]:
+        """What it takes of each transition beside what every memory takes, by name."""
+        return self.storage.columns
+
+    @property
+    def entries(self) -> int:
+        """Stored items in the memory's own unit (transitions; nodes of a map)."""
+        return self.storage.entries
+
+    @property
+    def transitions_represented(self) -> int:
+        """Transitions that what is stored can stand for."""
+        return self.storage.transitions_represented
 
     def extend(self, block: Any) -> Any:
         """Take in a block of transitions (`rlmem.memories.base.storage`); their indices [N].
@@ -274,6 +292,12 @@ class ReplayMemory:
             "transitions_seen": self.transitions_seen,
         }
         save_state(folder / "memory", own)
+
+    def save_answers(self, folder: Path) -> None:
+        """Write what an agent that asks needs to play: nothing."""
+
+    def load_answers(self, folder: Path) -> None:
+        """Take over what `save_answers` wrote."""
 
     def load(self, folder: Path) -> None:
         """Take over what `save` wrote, in place; the next samples are those of the saved memory.

@@ -45,8 +45,6 @@ class ReplaySettings(MemorySettings):
 class Replay:
     """A ring. Subclasses add transforms of the batches."""
 
-    is_map = False
-
     @classmethod
     def check(cls, settings: ReplaySettings, run: Any) -> None:
         """The memory holds a minibatch at least.

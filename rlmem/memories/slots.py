@@ -13,18 +13,16 @@ from typing import Any
 
 import numpy as np
 import torch
-from tensordict import TensorDict
 
 from rlmem.errors import UserError
-from rlmem.memories.base.batch import Batch, as_tensordict
-from rlmem.memories.base.indexing import slots_of
+from rlmem.memories.base.batch import Batch
 from rlmem.memories.base.lazy import lazy_zeros
 from rlmem.memories.base.serialize import State
 from rlmem.memories.base.state import array_of
-from rlmem.memories.base.storage import Block, ReplayStorage, as_block
+from rlmem.memories.base.storage import Block, TransitionStorage
 
 
-class SlotStorage(ReplayStorage):
+class SlotStorage(TransitionStorage):
     """A TorchRL storage of transitions in slots that are free to be written.
 
     Args:
@@ -62,10 +60,11 @@ class SlotStorage(ReplayStorage):
         self.frame_shape, self.dtype = tuple(frame_shape), np.dtype(dtype)
         self.stack, self.num_envs = stack, num_envs
         rows = (stack * frame_shape[0], *frame_shape[1:])
+        self.actions = lazy_zeros((capacity, *action_shape), action_dtype)
         self._columns: dict[str, np.ndarray] = {
             "observation": lazy_zeros((capacity, *rows), dtype, huge=True),
             "next_observation": lazy_zeros((capacity, *rows), dtype, huge=True),
-            "action": lazy_zeros((capacity, *action_shape), action_dtype),
+            "action": self.actions,
             "reward": lazy_zeros((capacity, 1), np.float32),
             "terminated": lazy_zeros((capacity, 1), np.bool_),
             "truncated": lazy_zeros((capacity, 1), np.bool_),
@@ -120,25 +119,6 @@ class SlotStorage(ReplayStorage):
         self._held[fresh] = True
         self._count += len(fresh)
 
-    def read_block(self, data: Any) -> Block:
-        """A block as arrays, checked: what `set` takes.
-
-        Raises:
-            ValueError: it is of other shapes.
-        """
-        action = self._columns["action"]
-        return as_block(
-            data, self.frame_shape, self.dtype, self.num_envs, action.shape[1:], action.dtype
-        )
-
-    def _max_size_along_dim0(self, *, single_data: Any = None, batched_data: Any = None) -> int:
-        """Slots. TorchRL's writers ask with the data in hand, just before they move their cursor:
-        a block that `set` would refuse is refused here, while nothing has moved."""
-        data = batched_data if single_data is None else single_data
-        if data is not None:
-            self.read_block(data)
-        return self.max_size
-
     def _stacks(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
         """Whole observations and next observations of a block's rows, zeros before an episode."""
         shape = (len(block), *self._columns["observation"].shape[1:])
@@ -162,24 +142,13 @@ class SlotStorage(ReplayStorage):
         """Slots of the stored items `index` (int64, any shape, in [0, len))."""
         return torch.from_numpy(self._order[index.numpy()])
 
-    def get(self, index: Any) -> TensorDict:
-        """Transitions at slots, with TorchRL's keys.
-
-        Raises:
-            IndexError: a slot holds no transition.
-        """
-        slots = slots_of(self, index)
-        if not slots.shape:
-            return self.get(slots[None])[0]
-        return as_tensordict(self.read(slots), slots.shape)
-
     def buffers(self, shape: tuple[int, ...], *, pinned: bool = False) -> Batch:
         columns: Mapping[str, np.ndarray] = self._columns
         batch = {
             name: torch.empty((*shape, *column.shape[1:]), dtype=torch.from_numpy(column[:0]).dtype)
             for name, column in columns.items()
         }
-        if self._columns["action"].dtype.kind in "iu":
+        if self.actions.dtype.kind in "iu":
             batch["action"] = batch["action"].long()
         batch["steps_to_next"] = torch.ones(*shape, 1, dtype=torch.int64)
         return {name: t.pin_memory() if pinned else t for name, t in batch.items()}

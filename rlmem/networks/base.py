@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import nn
 
 from rlmem import registry
@@ -17,7 +18,20 @@ class QNetworkSettings(Settings):
 
     kind: str = setting()
     hidden: list[int] = setting(at_least=1)
-    init: str = setting(choices=("torch", "kaiming"))
+    init: str = setting(choices=("torch", "kaiming", "orthogonal"))
+
+    def make(
+        self,
+        observation_shape: Sequence[int],
+        outputs: int,
+        input_scale: float,
+        dueling: bool = False,
+    ) -> "QNetwork":
+        """The network that they say; see `make_network`."""
+        hidden = list(self.hidden)
+        return make_network(
+            self.kind, observation_shape, outputs, hidden, dueling, input_scale, self.init
+        )
 
 
 class QNetwork(nn.Module):
@@ -45,32 +59,20 @@ def network_class(kind: str, observation_shape: Sequence[int]) -> Any:
     Raises:
         UserError: there is none, or it does not take such observations.
     """
-    known = registry.parts("network")
-    suited = next((n for n, part in known.items() if part.cls.suits(observation_shape)), None)
-    if kind == "auto":
-        if suited is None:
-            raise UserError(
-                f"agent.network.kind=auto: no network suits observations of shape "
-                f"{tuple(observation_shape)}; there are {', '.join(known)}"
-            )
-        return known[suited].cls
-    if kind not in known:
-        registry.find("network", kind, "agent.network.kind")
-    if not known[kind].cls.fits(observation_shape):
+    shape = tuple(observation_shape)
+    chosen = registry.find_suited("network", kind, "agent.network.kind", shape)
+    if not chosen.cls.fits(shape):
+        suited = registry.find_suited("network", registry.AUTO, "agent.network.kind", shape)
         raise UserError(
-            f"agent.network.kind={kind}: it does not fit observations of shape "
-            f"{tuple(observation_shape)}; use agent.network.kind={suited}"
+            f"agent.network.kind={kind}: it does not fit observations of shape {shape}; "
+            f"use agent.network.kind={suited.name}"
         )
-    return known[kind].cls
+    return chosen.cls
 
 
 def check_kind(settings: QNetworkSettings) -> None:
     """Raise a UserError unless the kind is `auto` or a network's name."""
-    if settings.kind != "auto" and settings.kind not in (known := registry.parts("network")):
-        from rlmem.errors import choose_from
-
-        ending = choose_from(settings.kind, ["auto", *known])
-        raise UserError(f"agent.network.kind={settings.kind}: no such network{ending}")
+    registry.check_name("network", settings.kind, "agent.network.kind")
 
 
 def make_network(
@@ -89,15 +91,16 @@ def make_network(
         hidden: widths of the fully connected layers.
         input_scale: factor on the observation.
         init: torch, PyTorch's own, or kaiming: uniform weights that keep the variance of what
-            passes a ReLU, biases 0 (He et al. 2015); PyTorch's own weights are 2.4 times smaller.
+            passes a ReLU, biases 0 (He et al. 2015); PyTorch's own weights are 2.4 times smaller;
+            or orthogonal: orthogonal weights times the root of 2, biases 0 (Saxe et al. 2014).
     """
     if dueling and not hidden:
         raise UserError("agent.network.hidden=[]: dueling heads need a hidden layer, such as [512]")
     network = network_class(kind, observation_shape)(
         observation_shape, num_actions, hidden=hidden, dueling=dueling, input_scale=input_scale
     )
-    if init == "kaiming":
-        network.apply(_kaiming)
+    if init != "torch":
+        network.apply(_INITS[init])
     return network
 
 
@@ -106,3 +109,16 @@ def _kaiming(module: nn.Module) -> None:
         nn.init.kaiming_uniform_(module.weight, nonlinearity="relu")
         if module.bias is not None:
             nn.init.zeros_(module.bias)
+
+
+def _orthogonal(module: nn.Module) -> None:
+    if isinstance(module, nn.Linear | nn.Conv2d):
+        # Made apart: torch cannot fill weights that lie in memory channels last.
+        rows = nn.init.orthogonal_(torch.empty(module.weight.shape), 2**0.5)
+        with torch.no_grad():
+            module.weight.copy_(rows)
+        if module.bias is not None:
+            nn.init.zeros_(module.bias)
+
+
+_INITS = {"kaiming": _kaiming, "orthogonal": _orthogonal}

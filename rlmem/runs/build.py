@@ -6,8 +6,10 @@ from typing import Any
 import torch
 
 from rlmem.agents.base import Learner
-from rlmem.collect.collector import Columns, EnvStepStream, StreamConfig, derive_seed
+from rlmem.collect.collector import Columns
+from rlmem.collect.config import StreamConfig, derive_seed
 from rlmem.collect.rollout import evaluation_envs
+from rlmem.collect.stream import Stream
 from rlmem.config.schema import TrainSettings
 from rlmem.envs import EnvSpec, EnvStepper, make_env
 from rlmem.errors import UserError
@@ -47,7 +49,7 @@ def build_memory(run: TrainSettings, spec: EnvSpec, columns: Columns | None = No
         columns=columns or {},
     )
     memory = run.memory.build(needs)
-    if lacks := [name for name in needs.columns if name not in memory.storage.columns]:
+    if lacks := [name for name in needs.columns if name not in memory.columns]:
         raise UserError(
             f"memory={run.memory.name}: it does not hold {', '.join(lacks)}, which "
             f"agent={run.agent.name} adds to each transition; use memory=uniform"
@@ -55,10 +57,8 @@ def build_memory(run: TrainSettings, spec: EnvSpec, columns: Columns | None = No
     return memory
 
 
-def build_stream(
-    run: TrainSettings, env: EnvStepper, memory: ReplayMemory, agent: Any
-) -> EnvStepStream:
-    """The stream that steps the environment and fills the memory."""
+def build_stream(run: TrainSettings, env: EnvStepper, memory: ReplayMemory, agent: Any) -> Stream:
+    """The stream that has the environment stepped and the memory filled."""
     steps = run.agent.train_every * run.agent.updates_per_step
     config = StreamConfig(
         seed=run.seed,
@@ -72,7 +72,7 @@ def build_stream(
         max_episodes=run.trainer.max_episodes,
         terminal_reward=run.env.terminal_reward,
     )
-    return EnvStepStream(env, memory, agent.explore, agent.epsilon, config, agent.columns())
+    return agent.make_stream(run, env, memory, config)
 
 
 def build_env(run: TrainSettings) -> EnvStepper:

@@ -1,5 +1,6 @@
 """What `evaluate.py` does, by mode. Each mode imports what it needs when it is asked for."""
 
+import pkgutil
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +10,12 @@ SHOWN = 10  # lines of what a report left out
 
 
 def evaluate(cfg: EvaluateSettings) -> None:
-    """Do what `mode` names: score a run, draw its map, compare runs, or say how a sweep stands.
+    """Do what `mode` names: score a run, draw its memory, compare runs, or say how a sweep stands.
 
     Raises:
         UserError: there is no such run, checkpoint or sweep.
     """
-    MODES[cfg.mode](cfg)
+    pkgutil.resolve_name(MODES[cfg.mode])(cfg)
 
 
 def plot(cfg: EvaluateSettings) -> None:
@@ -60,30 +61,13 @@ def dashboard(cfg: EvaluateSettings) -> None:
     print(write_dashboard(cfg.entity, cfg.project, Path(cfg.out or "wandb_dashboard.json")))
 
 
-def draw_map(cfg: EvaluateSettings) -> None:
-    """`mode=map`: pictures and figures of the map that a run left."""
-    from rlmem.runs.map import show_map
-
-    show_map(cfg)
-
-
 def paths(value: Any) -> list[Path]:
     """A path, or a list of them."""
     return [Path(part) for part in ([value] if isinstance(value, str) else value)]
 
 
-def score(cfg: EvaluateSettings) -> None:
-    """`mode=score`: episodes of a run's checkpoint."""
-    from rlmem.runs.score import score as play
-
-    play(cfg)
-
-
 MODES = {
-    "score": score,
-    "map": draw_map,
-    "plot": plot,
-    "report": report,
-    "status": status,
-    "dashboard": dashboard,
+    "score": "rlmem.runs.score:score",
+    "map": "rlmem.runs.pictures:show_memory",
+    **{mode: f"{__name__}:{mode}" for mode in ("plot", "report", "status", "dashboard")},
 }

@@ -1,13 +1,13 @@
 """Which run a command goes on with, and whether it may."""
 
 import fcntl
-import os
 import time
 from pathlib import Path
 from typing import IO, Any
 
 import yaml
 
+from rlmem.analysis.read.runs import flatten
 from rlmem.callbacks.checkpoint import find_checkpoint, read_manifest, remove_leftovers
 from rlmem.callbacks.records import cut_files
 from rlmem.config.run_directory import saved_config
@@ -15,15 +15,7 @@ from rlmem.config.schema import TrainSettings
 from rlmem.errors import UserError
 from rlmem.runs.summary import read_summary, write_summary
 from rlmem.settings import free_keys
-
-
-def _flatten(node: Any, prefix: str = "") -> dict[str, Any]:
-    if not isinstance(node, dict):
-        return {prefix[:-1]: node}
-    flat: dict[str, Any] = {}
-    for key, value in node.items():
-        flat |= _flatten(value, f"{prefix}{key}.")
-    return flat
+from rlmem.small_files import write_small
 
 
 def differences(saved: dict[str, Any], asked: TrainSettings) -> list[str]:
@@ -32,7 +24,7 @@ def differences(saved: dict[str, Any], asked: TrainSettings) -> list[str]:
     Settings say of a key that it is free to differ. What only fills other keys in is free too, and
     a key that the saved run does not have is of a version after it.
     """
-    before, now = _flatten(saved), _flatten(asked.values)
+    before, now = flatten(saved), flatten(asked.values)
     free = (*free_keys(asked), "objective.", "logger.", "callbacks.", "env.recommended.")
     return [
         f"{key} was {before[key]}, is {now.get(key)}"
@@ -46,9 +38,7 @@ def write_config(cfg: TrainSettings, run_dir: Path) -> None:
     overrides = [o for o in cfg.overrides if not o.startswith("resume=")]
     files = {run_dir / "config.yaml": cfg.values, run_dir / "overrides.yaml": overrides}
     for path, content in files.items():
-        fresh = path.with_suffix(".new")
-        fresh.write_text(yaml.safe_dump(content, sort_keys=False))
-        os.replace(fresh, path)
+        write_small(path, yaml.safe_dump(content, sort_keys=False))
 
 
 def lock_run(run_dir: Path) -> IO[str]:

@@ -9,6 +9,7 @@ import torch
 
 from rlmem.agents.base import Learner
 from rlmem.callbacks.checkpoint import find_checkpoint, load_model
+from rlmem.callbacks.pictures import beside_game
 from rlmem.callbacks.records import EVALUATION_COLUMNS
 from rlmem.collect.collector import derive_seed
 from rlmem.collect.rollout import Video, evaluate_policy
@@ -33,13 +34,20 @@ def score(cfg: EvaluateSettings) -> dict[str, Any]:
     env = build.build_evaluation_env(run_cfg, cfg.episodes, render=cfg.video)
     agent = build.build_agent(run_cfg, env.spec)
     env_steps = load_networks(run_dir, cfg.checkpoint, agent)
+    memory = None
+    if agent.asks:
+        memory = load_answers(run_dir, cfg.checkpoint, run_cfg, env.spec, agent)
     epsilon = run_cfg.evaluation.epsilon if cfg.epsilon is None else cfg.epsilon
     seed = derive_seed(run_cfg.seed, 5) if cfg.seed is None else cfg.seed
     out = run_dir / "evaluation"
     out.mkdir(exist_ok=True)
     video = None
     if cfg.video:
-        video = Video(out / f"{cfg.checkpoint}_{env_steps:09d}.mp4", env.spec.video_fps)
+        beside = None
+        if memory is not None:
+            beside = beside_game(run_cfg, run_dir, agent, memory, env, env_steps)
+        path = out / f"{cfg.checkpoint}_{env_steps:09d}.mp4"
+        video = Video(path, env.spec.video_fps, beside)
     result = evaluate_policy(
         env,
         agent.act,
@@ -47,6 +55,7 @@ def score(cfg: EvaluateSettings) -> dict[str, Any]:
         epsilon=epsilon,
         seed=seed,
         on_frame=video.append if video else None,
+        restart=agent.restart,
     )
     env.close()
     with (out / "evaluations.csv").open("w", newline="") as file:
@@ -80,6 +89,28 @@ def score(cfg: EvaluateSettings) -> dict[str, Any]:
         print(f"video: {video.path}")
     print(f"written: {out}/evaluations.csv, summary.json")
     return summary
+
+
+def load_answers(run_dir: Path, checkpoint: str, run: Any, spec: Any, agent: Learner) -> Any:
+    """Give an agent that asks its memory, with what that knew at the last checkpoint; the memory.
+
+    Raises:
+        UserError: there is none, or it is damaged.
+    """
+    if checkpoint == "best":
+        raise UserError(
+            f"run={run_dir}: best.ckpt holds agent={run.agent.name}'s network, but not the memory "
+            "that it asks; use checkpoint=last"
+        )
+    memory = build.build_memory(run, spec, agent.columns())
+    agent.join(memory)
+    folder = find_checkpoint(run_dir)
+    assert folder is not None, "the networks were loaded from it"
+    try:
+        memory.load_answers(folder / "memory")
+    except (OSError, ValueError) as error:
+        raise UserError(f"{folder}/memory cannot be loaded: {error}") from None
+    return memory
 
 
 def load_networks(run_dir: Path, checkpoint: str, agent: Learner) -> int:

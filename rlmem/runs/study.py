@@ -23,7 +23,7 @@ import yaml
 from rlmem.analysis.compare.settings import make_settings
 from rlmem.analysis.read.record import write_record
 from rlmem.analysis.read.runs import read_run
-from rlmem.analysis.show.report import Report, write_report
+from rlmem.analysis.show.report import Opening, Report, write_report
 from rlmem.analysis.show.tables import results_table, write_study_table
 from rlmem.callbacks.checkpoint import find_checkpoint
 from rlmem.config import check, compose
@@ -109,7 +109,7 @@ def _check_jobs(study: Study, columns: Sequence[str]) -> None:
     """
     for column in columns:
         for job in study.jobs(column):
-            if job.seed == study.first_seed and not job.done:
+            if job.seed == study.columns[column]["first_seed"] and not job.done:
                 try:
                     check(compose("train", [*job.overrides, f"paths.output_dir={job.folder}"]))
                 except UserError as error:
@@ -176,9 +176,7 @@ def report_study(study: Study) -> Report | None:
         [runs] if runs.is_dir() else [],
         out,
         recorded=recorded,
-        notes=notes,
-        title=study.title,
-        findings=study.folder / "findings.md",
+        opening=Opening(study.title, study.folder / "findings.md", notes),
         against=against if study.baselines else {},
         more=getattr(code, "section", None),
     )

@@ -118,13 +118,13 @@ class Study:
         self.title = content.get("title", folder.name)
         if not isinstance(self.title, str):
             self._refuse(f"title={self.title}; a line of text")
-        self.first_seed = content.get("first_seed", 0)
-        if type(self.first_seed) is not int or self.first_seed < 0:
-            self._refuse(f"first_seed={self.first_seed}; a whole number from 0")
+        self.first_seed = self._first_seed("", content.get("first_seed", 0))
         self.common = self._overrides("common", content.get("common"))
         self.fifo = self._overrides("fifo", content.get("fifo"))
         self.rows = self._parts("rows", content["rows"], {"fifo", "seeds"})
-        self.columns = self._parts("columns", content["columns"], {"rows", "seeds", "skip"})
+        self.columns = self._parts(
+            "columns", content["columns"], {"rows", "seeds", "skip", "first_seed"}
+        )
         for column, part in self.columns.items():
             for key in ("rows", "skip"):
                 if unknown := set(part[key]) - self.rows.keys():
@@ -183,12 +183,18 @@ class Study:
         if not isinstance(skip, list):
             self._refuse(f"{name} has skip={skip}; a list of rows that it goes without")
         return {
+            "first_seed": self._first_seed(f"{name} has ", part.get("first_seed", self.first_seed)),
             "skip": [str(row) for row in skip],
             "overrides": self._overrides(name, part.get("overrides")),
             "seeds": seeds,
             "fifo": self._kinds(name, part.get("fifo")),
             "rows": {str(row): self._overrides(f"{name}, {row}", v) for row, v in rows.items()},
         }
+
+    def _first_seed(self, of: str, value: Any) -> int:
+        if type(value) is not int or value < 0:
+            self._refuse(f"{of}first_seed={value}; a whole number from 0")
+        return value
 
     def _kinds(self, name: Any, value: Any) -> list[str]:
         """The FIFOs beside a row: true for that of its bytes, or one name, or a list."""
@@ -210,7 +216,8 @@ class Study:
     def seeds(self, column: str, row: str) -> range:
         """Those of a cell: as many as its row or its column asks for, whichever is more."""
         count = max(self.columns[column]["seeds"], self.rows[row]["seeds"])
-        return range(self.first_seed, self.first_seed + count)
+        first = self.columns[column]["first_seed"]
+        return range(first, first + count)
 
     def jobs(self, column: str) -> list[StudyJob]:
         """Those of a column that need no other job's result, seed by seed."""

@@ -3,7 +3,6 @@
 import contextlib
 import importlib.metadata
 import json
-import os
 import platform
 import resource
 import subprocess
@@ -11,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from rlmem.small_files import read_small
+from rlmem.small_files import read_json, write_small
 
 PACKAGES = ("torch", "torchrl", "lightning", "gymnasium", "ale_py", "rlmem")
 
@@ -57,17 +56,10 @@ def peak_rss_bytes() -> int:
 
 
 def write_summary(run_dir: Path, summary: dict[str, Any]) -> None:
-    """Write summary.json in one step, so that nobody reads half of it."""
-    path = run_dir / "summary.json"
-    fresh = path.with_suffix(".new")
-    fresh.write_text(json.dumps(summary, indent=2) + "\n")
-    os.replace(fresh, path)
+    """Write summary.json."""
+    write_small(run_dir / "summary.json", json.dumps(summary, indent=2) + "\n")
 
 
 def read_summary(run_dir: Path) -> dict[str, Any] | None:
     """The summary of a run, or None if there is none or it is damaged."""
-    try:
-        summary = json.loads(read_small(run_dir / "summary.json"))
-    except (OSError, ValueError, RecursionError):
-        return None
-    return summary if isinstance(summary, dict) else None
+    return read_json(run_dir / "summary.json")

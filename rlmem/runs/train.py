@@ -17,12 +17,12 @@ from rlmem.agents.compiled import compile_update
 from rlmem.callbacks.checkpoint import Checkpointing, find_checkpoint, load_checkpoint
 from rlmem.callbacks.diagnostics import ReplayDiagnostics
 from rlmem.callbacks.evaluation import Evaluation
-from rlmem.callbacks.map_images import map_images
+from rlmem.callbacks.pictures import memory_pictures
 from rlmem.callbacks.progress import Progress, summary_table
 from rlmem.callbacks.records import Recorder
 from rlmem.callbacks.signals import StopOnSignal
-from rlmem.collect.collector import EnvStepStream
 from rlmem.collect.module import EnvStepDataModule
+from rlmem.collect.stream import Stream
 from rlmem.compiling import watched
 from rlmem.config.schema import TrainSettings
 from rlmem.envs import human_normalized_score
@@ -54,27 +54,24 @@ class Run:
         env = build.build_env(cfg)
         self.agent: Any = build.build_agent(cfg, env.spec)
         memory = build.build_memory(cfg, env.spec, self.agent.columns())
-        self.stream: EnvStepStream = build.build_stream(cfg, env, memory, self.agent)
+        self.agent.join(memory)
+        self.stream: Stream = build.build_stream(cfg, env, memory, self.agent)
         name = f"{cfg.env.name}-{cfg.memory.name}-seed{cfg.seed}"
         self.loggers = build.build_loggers(cfg, run_dir, name)
-        self.diagnostics = ReplayDiagnostics(memory) if cfg.log.diagnostics else None
+        self.diagnostics = (
+            ReplayDiagnostics(memory) if cfg.log.diagnostics and memory.draws else None
+        )
         self.recorder = Recorder(
             run_dir, self.stream, cfg.log.every, self.loggers, self.diagnostics
         )
         self.checkpointing = Checkpointing(
             run_dir, self.stream, self.recorder, cfg.checkpoint.every
         )
-        evaluation = cfg.evaluation
+        scored = build.build_evaluation_env(
+            cfg, cfg.evaluation.episodes, render=cfg.evaluation.video
+        )
         self.evaluation = Evaluation(
-            build.build_evaluation_env(cfg, evaluation.episodes, render=evaluation.video),
-            self.stream,
-            self.recorder,
-            self.checkpointing,
-            every=evaluation.every,
-            episodes=evaluation.episodes,
-            epsilon=evaluation.epsilon,
-            seed=cfg.seed,
-            video_dir=run_dir / "videos" if evaluation.video else None,
+            cfg, run_dir, scored, self.stream, self.recorder, self.checkpointing
         )
         self.data = EnvStepDataModule(
             self.stream, None if cfg.trainer.rounds == "auto" else cfg.trainer.rounds
@@ -82,7 +79,7 @@ class Run:
         self.progress = Progress(self.stream, self.recorder, cfg.log.progress)
         self.signals = StopOnSignal(self.stream)
         self.trainer = lightning.Trainer(
-            accelerator=cfg.trainer.accelerator,
+            accelerator="cpu" if self.agent.on_cpu else cfg.trainer.accelerator,
             devices=1,
             precision=cfg.trainer.precision,  # pyright: ignore[reportArgumentType]
             max_epochs=1,
@@ -94,7 +91,7 @@ class Run:
             callbacks=[
                 self.recorder,
                 self.evaluation,
-                *map_images(cfg, run_dir, self.stream, self.loggers),
+                *memory_pictures(cfg, run_dir, self.stream, self.loggers),
                 self.checkpointing,
                 self.progress,
                 self.signals,
@@ -123,6 +120,11 @@ class Run:
         self.agent.to(self.trainer.strategy.root_device)
         self.signals.arm(training=False)
         self.checkpointing.save(self.agent)
+        if self.stream.failure:
+            raise UserError(
+                f"{self.stream.failure}; the run is saved, go on with: python train.py "
+                f"resume={self.run_dir}"
+            )
         if self.signals.received:
             return self.summary("interrupted")
         if self.recorder.evaluated_at < self.stream.env_steps:
@@ -139,7 +141,7 @@ class Run:
         stream, recorder, spec = self.stream, self.recorder, self.stream.env.spec
         components = stream.memory.footprint()
         total = sum(components.values())
-        represented = stream.memory.storage.transitions_represented
+        represented = stream.memory.transitions_represented
         returns = stream.episodes.recent_returns
         evaluation = recorder.last_evaluation
         seconds = recorder.seconds
@@ -167,10 +169,10 @@ class Run:
             "memory_bytes_peak": max(recorder.bytes_peak, total),
             "memory_components": components,
             "memory_budget": stream.memory.budget,
-            "memory_entries": stream.memory.storage.entries,
+            "memory_entries": stream.memory.entries,
             "transitions_seen": stream.memory.transitions_seen,
             "bytes_per_transition": total / represented if represented else None,
-            "peak_rss_bytes": peak_rss_bytes(),
+            "peak_rss_bytes": peak_rss_bytes() + stream.peak_rss_bytes,
             "env_steps_per_second": stream.env_steps / seconds if seconds else None,
             "wall_seconds": seconds,
             "cpu_seconds": recorder.cpu_seconds,
@@ -182,8 +184,8 @@ class Run:
         """Write the summary last and let go of everything."""
         self.progress.close()
         self.recorder.close()
-        for env in (self.stream.env, self.evaluation.env):
-            env.close()
+        self.stream.close()
+        self.evaluation.env.close()
         write_summary(self.run_dir, summary)
         for logger in self.loggers:
             logger.close(summary["status"], summary)

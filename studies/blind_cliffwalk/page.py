@@ -7,10 +7,10 @@ import pandas as pd
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from rlmem.analysis.show.figures import STYLE, figure, save
 from rlmem.analysis.show.findings import findings_html
 from rlmem.analysis.show.page import drawing, write_page
 from rlmem.analysis.show.section import Section
+from rlmem.drawing import STYLE, figure, save
 
 from .results import BASE, Result, ratios, summarize, transitions
 

@@ -5,9 +5,10 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from rlmem.analysis.compare.statistics import Estimate
-from rlmem.analysis.show.figures import STYLE, figure, identity, legend, short
+from rlmem.analysis.show.figures import identity, legend, short
 from rlmem.analysis.show.section import Section
 from rlmem.analysis.show.tables import interval
+from rlmem.drawing import STYLE, figure
 from rlmem.units import number
 
 from .regression import Fit, Regression
@@ -33,7 +34,7 @@ def words(fit: Fit, of: tuple[str, str], outcome: str) -> str:
     assert low is not None
     assert high is not None
     if low <= 0 <= high:
-        return f"not shown which of the two goes with {outcome} more closely"
+        return f"both go with {outcome} about as closely"
     closer, other = of if low > 0 else of[::-1]
     return f"{closer} goes with {outcome} more closely than {other} does"
 

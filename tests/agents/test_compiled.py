@@ -1,11 +1,16 @@
 """The compiled update: when it is made, and that it learns as the plain one."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 import torch
 
 from rlmem.agents import compiled
 from rlmem.agents.compiled import REPAYS_FROM, CompiledUpdate, compile_update
 from rlmem.errors import UserError
+from rlmem.memories.base.batch import Batch
+from tests.agents import test_ddpg
 from tests.agents.test_consolidation import consolidating
 from tests.agents.test_dqn import make_agent, make_batch
 
@@ -45,9 +50,25 @@ def test_without_a_compiler_one_line_says_so(
     "given", [(), ("agent.double=true", "agent.loss=huber", "agent.max_grad_norm=0.1")]
 )
 def test_a_compiled_update_learns_as_the_plain_one(given: tuple[str, ...]) -> None:
-    plain, other = make_agent(*given), make_agent(*given)
+    batches = make_batch(updates=3), make_batch(updates=1), consolidating(2, 0.5)
+    assert_learns_alike(make_agent(*given), make_agent(*given), batches)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("agent", ["ddpg", "td3"])
+def test_a_compiled_actor_critic_learns_as_the_plain_one(agent: str) -> None:
+    given = f"agent={agent}", "env=reacher"
+    plain, other = (test_ddpg.make_agent(*given, hidden="[16]") for _ in range(2))
+    before = {name: value.clone() for name, value in plain.state_dict().items() if "." in name}
+    batches = [test_ddpg.make_batch(updates=updates) for updates in (3, 1)]
+    assert_learns_alike(plain, other, batches)
+    after = other.state_dict()
+    assert not any(torch.equal(after[n], v) for n, v in before.items() if n.endswith("weight"))
+
+
+def assert_learns_alike(plain: Any, other: Any, batches: Sequence[Batch]) -> None:
     compile_update(other, True, 0)
-    for batch in (make_batch(updates=3), make_batch(updates=1), consolidating(2, 0.5)):
+    for batch in batches:
         expected, found = plain.update(batch), other.update(batch)
         assert found.keys() == expected.keys()
         for name, value in expected.items():

@@ -77,8 +77,10 @@ def test_what_is_returned_is_from_before_the_first_step() -> None:
     few = consolidating(3, 2.0)
     few["consolidation"] = few["consolidation"][:, :1]
     a, b = often.update(batch), once.update(few)
-    for name in ("td_error", "loss", "consolidation_loss"):
+    for name in ("td_error", "consolidation_loss"):
         assert torch.equal(a[name], b[name])
+    td_loss = a["td_error"].square().mean()  # weights are ones
+    assert torch.allclose(often.losses(batch, a), td_loss + 2.0 * a["consolidation_loss"])
     states = batch["consolidation"][0, 0].numpy()
     gap = np.square(states @ (ONLINE - TARGET).T).mean()
     assert a["consolidation_loss"].tolist() == pytest.approx([gap], rel=1e-5)

@@ -344,3 +344,15 @@ def test_updates_in_one_autocast_region_each_see_the_weights_of_the_one_before()
             apart.update(row)
     assert torch.equal(flat(together.critics), flat(apart.critics))
     assert torch.equal(flat(together.actor), flat(apart.actor))
+
+
+@pytest.mark.parametrize(("kind", "critics"), [("ddpg", 1), ("td3", 2)])
+def test_the_value_of_a_state_is_the_smaller_critics_of_the_actors_action(
+    kind: str, critics: int
+) -> None:
+    agent, states = make_agent(f"agent={kind}"), torch.from_numpy(OBSERVATION[:7])
+    with torch.no_grad():
+        each = [critic(states, agent.actor(states)).reshape(7) for critic in agent.critics]
+        assert torch.equal(agent.state_values(states), torch.stack(each).amin(0))
+    assert len(each) == critics
+    assert ("smaller" in agent.value_name) == (critics > 1)

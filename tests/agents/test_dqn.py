@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 
 from rlmem.agents.dqn import DQN
 from rlmem.memories.base.batch import Batch
@@ -107,7 +108,8 @@ def test_a_truncation_is_bootstrapped() -> None:
 def test_the_loss_is_the_weighted_mean_square() -> None:
     batch = make_batch()
     batch["weight"] = torch.rand(1, 6, 1, generator=torch.Generator().manual_seed(0))
-    loss = make_agent().update(batch)["loss"]
+    agent = make_agent()
+    loss = agent.losses(batch, agent.update(batch))
     weight = batch["weight"][0, :, 0].numpy()
     expected = (weight * expected_td_error(batch, GAMMA) ** 2).mean()
     assert loss.tolist() == pytest.approx([expected], rel=1e-5)
@@ -115,10 +117,27 @@ def test_the_loss_is_the_weighted_mean_square() -> None:
 
 def test_the_huber_loss_is_quadratic_to_one_and_linear_beyond() -> None:
     batch = make_batch(rows=50)
-    loss = make_agent("agent.loss=huber").update(batch)["loss"]
+    agent = make_agent("agent.loss=huber")
+    loss = agent.losses(batch, agent.update(batch))
     size = np.abs(expected_td_error(batch, GAMMA))
     expected = np.where(size < 1, 0.5 * size**2, size - 0.5).mean()
     assert loss.tolist() == pytest.approx([expected], rel=1e-5)
+
+
+@pytest.mark.parametrize("loss", ["mse", "huber"])
+def test_the_gradient_of_the_loss_is_autograds_bit_for_bit(loss: str) -> None:
+    agent, batch = make_agent(f"agent.loss={loss}"), make_batch(rows=50)
+    batch["weight"] = torch.rand(1, 50, 1, generator=torch.Generator().manual_seed(0))
+    row = minibatch(batch)
+    q = (3 * torch.randn(50, 3, generator=torch.Generator().manual_seed(1))).requires_grad_()
+    target = torch.zeros(50, 1)
+    td_error, gradient = agent._slope(q.detach(), target, row)
+    [value] = agent.losses(batch, {"td_error": td_error.squeeze(-1)[None]})
+    taken = q.gather(-1, row["action"].unsqueeze(-1))
+    each = {"mse": F.mse_loss, "huber": F.huber_loss}[loss](taken, target, reduction="none")
+    expected = (row["weight"] * each).mean()
+    assert value == expected
+    assert torch.equal(gradient, torch.autograd.grad(expected, q)[0])
 
 
 def test_transitions_of_weight_zero_teach_nothing() -> None:
@@ -152,7 +171,8 @@ def test_two_minibatches_are_two_updates_one_after_the_other() -> None:
     assert together.grad_steps == apart.grad_steps == 2
     assert outputs["td_error"].shape == (2, 6)
     assert torch.equal(outputs["td_error"], torch.cat([p["td_error"] for p in parts]))
-    assert torch.equal(outputs["loss"], torch.cat([p["loss"] for p in parts]))
+    losses = [apart.losses(part(batch, slice(i, i + 1)), p) for i, p in enumerate(parts)]
+    assert torch.equal(together.losses(batch, outputs), torch.cat(losses))
     assert same(together.online, apart.online)
 
 
@@ -229,3 +249,10 @@ def test_updates_in_one_autocast_region_each_see_the_weights_of_the_one_before()
         with torch.autocast("cpu", torch.bfloat16):
             apart.update(row)
     assert torch.equal(together.online.head[0].weight, apart.online.head[0].weight)
+
+
+def test_the_value_of_a_state_is_its_largest_q() -> None:
+    agent, states = make_agent(), make_batch(rows=5)["observation"][0]
+    values = agent.state_values(states)
+    assert torch.equal(values, agent.online(states).max(-1).values)
+    assert agent.value_name == "max Q(s, a) over a"

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -53,6 +54,30 @@ def test_away_from_a_terminal_lines_say_how_far_the_run_is(
         r"memory [\d.]+ (B|KiB), 34 entries$",
         last,
     )
+
+
+def test_the_speed_is_without_the_first_step_and_without_compiling(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = SimpleNamespace(now=0.0)
+    fake = SimpleNamespace(monotonic=lambda: clock.now)
+    monkeypatch.setattr("rlmem.callbacks.progress.time", fake)
+    monkeypatch.setattr("rlmem.callbacks.progress.threading.Timer", MagicMock())
+    stream = make_stream(ScriptedEnv(4, 6), ring())
+    recorder: Any = SimpleNamespace(last_evaluation=None)
+    progress = Progress(stream, recorder, True, line_seconds=0.0)
+    progress.setup(None, None, "fit")
+    for seconds, compiled in ((1000, 0), (1, 0), (1, 0), (1, 500)):  # two env steps each
+        next(stream)
+        clock.now += seconds
+        progress.compiling("a loop")
+        clock.now += compiled
+        progress.compiling(None)
+        progress.on_train_batch_end(None, None, None, {}, 0)
+    lines = capsys.readouterr().out.splitlines()
+    assert "steps/s" not in lines[0]
+    assert all("| 2 steps/s |" in line for line in lines[1:])
+    assert "| 46 s left |" in lines[-1]  # 92 env steps
 
 
 def test_a_run_that_episodes_end_counts_them(capsys: pytest.CaptureFixture[str]) -> None:

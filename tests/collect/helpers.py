@@ -1,12 +1,13 @@
-"""An environment whose frames say where they come from, and a memory that only listens."""
+"""An environment whose frames say where they come from, and memories that listen or are small."""
 
 from dataclasses import fields
 from typing import Any
 
 import numpy as np
 
-from rlmem.collect.collector import EnvStepStream, StreamConfig
+from rlmem.collect.collector import Collector, StreamConfig
 from rlmem.envs import EnvSpec, Step
+from rlmem.memories import FrameStorage, ReplayMemory, RingWriter, UniformSampler
 from rlmem.memories.base.storage import Block
 
 REWARD = 2.5
@@ -86,7 +87,7 @@ def continuous_policy(
     return (seen + rng.uniform(-1, 1, (len(observation), 1))).astype(np.float32)
 
 
-def make_stream(env: Any, memory: Any, **changes: Any) -> EnvStepStream:
+def make_stream(env: Any, memory: Any, **changes: Any) -> Collector:
     """A stream of 100 env steps with a policy of the above; keywords change `StreamConfig`."""
     settings = {
         "seed": 0,
@@ -100,4 +101,9 @@ def make_stream(env: Any, memory: Any, **changes: Any) -> EnvStepStream:
     }
     config = StreamConfig(**{**settings, **changes})
     plays = continuous_policy if env.spec.continuous else policy
-    return EnvStepStream(env, memory, plays, lambda env_steps: 0.5, config)
+    return Collector(env, memory, plays, lambda env_steps: 0.5, config)
+
+
+def ring(num_envs: int = 2, capacity: int = 200, sampler: Any = None) -> ReplayMemory:
+    storage = FrameStorage(capacity, (4,), np.float32, num_envs=num_envs)
+    return ReplayMemory(storage, sampler or UniformSampler(), RingWriter(), seed=0)

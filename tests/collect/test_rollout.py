@@ -29,9 +29,15 @@ def test_mean_and_deviation_are_over_the_episodes() -> None:
 
 def test_the_first_episode_of_env_0_is_filmed() -> None:
     pictures: list[np.ndarray] = []
-    evaluate_policy(
-        ScriptedEnv(3, 9), policy, episodes=4, epsilon=0.0, seed=0, on_frame=pictures.append
-    )
+    seen: list[np.ndarray] = []
+
+    def note(frame: np.ndarray, observation: np.ndarray) -> None:
+        pictures.append(frame)
+        seen.append(observation.copy())
+
+    env = ScriptedEnv(3, 9)
+    evaluate_policy(env, policy, episodes=4, epsilon=0.0, seed=0, on_frame=note)
+    assert {row.shape for row in seen} == {env.spec.observation_shape}
     assert [int(picture[0, 0, 0]) for picture in pictures] == [0, 1, 2]
 
 
@@ -65,6 +71,23 @@ def test_a_video_is_written_enlarged_by_whole_factors(tmp_path: Path) -> None:
     pytest.importorskip("imageio_ffmpeg")
     video = Video(tmp_path / "videos" / "a.mp4", fps=10)
     for _ in range(5):
-        video.append(np.zeros((210, 160, 3), np.uint8))
+        video.append(np.zeros((210, 160, 3), np.uint8), np.zeros(4))
     video.close()
     assert imageio.mimread(tmp_path / "videos" / "a.mp4")[0].shape == (420, 320, 3)
+
+
+def test_a_picture_of_the_observation_stands_beside_the_game(tmp_path: Path) -> None:
+    imageio = pytest.importorskip("imageio.v2")
+    pytest.importorskip("imageio_ffmpeg")
+
+    def beside(observation: np.ndarray) -> np.ndarray:
+        return np.full((420, 100, 3), int(observation[0]), np.uint8)
+
+    video = Video(tmp_path / "a.mp4", 10, beside)
+    for shade in (0, 200):
+        video.append(np.zeros((320, 320, 3), np.uint8), np.full(4, shade))
+    video.close()
+    dark, light = imageio.mimread(tmp_path / "a.mp4")
+    assert dark.shape == (420, 422, 3)
+    assert dark[:, 340:].mean() < 20
+    assert light[:, 340:].mean() > 180

@@ -11,9 +11,10 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 
 from rlmem import registry
-from rlmem.config import CONF_DIR
+from rlmem.config import CONF_DIR, compose
 from tests.settings import evaluate_settings, settings
 
+ANSWERS = ("dnd", "mfec")  # memories that an agent asks
 GWR = ("gwr", "gwr_plain", "gwr_released")
 MEMORIES = (
     "none",
@@ -26,7 +27,11 @@ MEMORIES = (
     "medqn_u",
     "medqn_r",
     *GWR,
+    *ANSWERS,
 )
+ASKED = ("q_table", "gq", "gcmr", "gbmr")  # by the agent that they are for
+ALONE = {"pqn": "rollout", "stream_q": "trace"}  # agents without replay, and their memories
+COUNTED = ("worker_rollouts",)  # of agents whose workers hold them
 NEEDED = {
     "atari": "env.game=seaquest",
     "gym": "env.id=CartPole-v1",
@@ -54,19 +59,23 @@ def test_every_env_composes_with_what_is_recommended_for_it(env: str) -> None:
     assert cfg.agent.lr == cfg.env.recommended.dqn.lr
     assert cfg.trainer.max_env_steps == cfg.env.recommended.max_env_steps
     assert isinstance(cfg.agent.network.hidden[0], int)
-    common = OmegaConf.load(CONF_DIR / "common" / "env.yaml").recommended
+    common = OmegaConf.load(CONF_DIR / "env.yaml").recommended
     assert set(cfg.env.recommended) == set(common)
     assert set(cfg.env.recommended.dqn) == set(common.dqn)
 
 
 @pytest.mark.parametrize("agent", options("agent"))
 def test_every_agent_composes_with_the_keys_of_its_schema(agent: str) -> None:
-    cfg = resolved(f"agent={agent}", "env=gym", "env.id=CartPole-v1")
+    asks = registry.find("agent", agent).cls.asks
+    asked = [f"memory={'q_table' if agent == 'tabular' else 'dnd'}"] if asks else []
+    asked += [f"memory={ALONE[agent]}"] if agent in ALONE else []
+    cfg = resolved(f"agent={agent}", "env=gym", "env.id=CartPole-v1", *asked)
     assert cfg.agent.name == agent
     assert set(cfg.agent) == {
         f.name for f in fields(registry.find("agent", agent).settings) if f.init
     }
-    assert cfg.agent.learning_starts == cfg.env.recommended.learning_starts
+    own = 0 if agent in ("tabular", "a3c", *ALONE) else cfg.env.recommended.learning_starts
+    assert cfg.agent.learning_starts == own
 
 
 def test_td3_is_ddpg_with_its_three_changes() -> None:
@@ -103,7 +112,8 @@ def test_gwrr_paper_is_the_published_protocol_on_any_mujoco_task(env: str) -> No
 @pytest.mark.parametrize("memory", MEMORIES)
 def test_every_memory_composes_with_its_own_capacity(memory: str) -> None:
     env = "bit_flip" if memory == "her" else "minatar_breakout"
-    cfg = resolved(f"memory={memory}", f"env={env}")
+    asking = ["agent=nec"] if memory in ANSWERS else []
+    cfg = resolved(f"memory={memory}", f"env={env}", *asking)
     assert cfg.memory.name == memory
     small = {
         "none": cfg.agent.batch_size,
@@ -115,7 +125,40 @@ def test_every_memory_composes_with_its_own_capacity(memory: str) -> None:
 
 
 def test_no_memory_is_left_out() -> None:
-    assert options("memory") == sorted(MEMORIES)
+    assert options("memory") == sorted((*MEMORIES, *ASKED, *ALONE.values(), *COUNTED))
+
+
+def test_an_agent_may_have_a_memory_of_its_own() -> None:
+    cfg = resolved("agent=a3c", "env=cartpole", "agent.n_step=7")
+    assert (cfg.memory.name, cfg.memory.capacity) == ("worker_rollouts", 7)
+    assert compose("train", ["agent=a3c", "env=cartpole", "memory=per"]).memory.name == "per"
+    assert resolved("env=cartpole").memory.name == "uniform"
+
+
+@pytest.mark.parametrize("name", ["a3c_pong_gru", "a3c_pong_stack", "a3c_space_invaders"])
+def test_the_a3c_study_composes(name: str) -> None:
+    cfg = resolved(f"experiment={name}")
+    assert (cfg.agent.workers, cfg.agent.n_step, cfg.memory.name) == (8, 30, "worker_rollouts")
+    assert (cfg.env.screen_size, cfg.env.rows, cfg.env.num_envs) == (160, [35, 195], 1)
+    assert cfg.env.stack == (4 if name == "a3c_pong_stack" else 1)
+    if cfg.env.game == "space_invaders":
+        assert cfg.agent.reward_scale * cfg.env.terminal_reward == -1
+
+
+@pytest.mark.parametrize("memory", ASKED)
+def test_a_memory_that_answers_composes_with_the_agent_that_asks(memory: str) -> None:
+    cfg = resolved(f"memory={memory}", "agent=tabular", "env=mini_maze")
+    assert cfg.memory.name == memory
+    assert cfg.memory.capacity == cfg.env.recommended.capacity
+
+
+def test_the_graphs_are_one_memory_with_three_settings() -> None:
+    given = ("agent=tabular", "env=mini_maze")
+    gq, gcmr, gbmr = (resolved(f"memory={n}", *given).memory for n in ASKED[1:])
+    assert gq.reconstruct.key_nodes == "none"
+    centre = {**gq.reconstruct, "key_nodes": "centre"}
+    assert gcmr == {**gq, "name": "gcmr", "reconstruct": centre}
+    assert gbmr == {**gcmr, "name": "gbmr", "reconstruct": {**centre, "walks": 16}}
 
 
 @pytest.mark.parametrize("sampler", ["uniform", "prioritized", "rank", "combined", "latest"])

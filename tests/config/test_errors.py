@@ -8,11 +8,11 @@ from rlmem.errors import UserError
 
 MISTAKES = {
     # misspelt names
-    "memory=grw": "memory=grw: no such memory; did you mean gwr? Available: cer, gwr, gwr_plain,",
+    "memory=grw": "memory=grw: no such memory; did you mean gwr? Available: cer, dnd, gbmr, gcmr",
     "logger=tensorboard": "logger=tensorboard: no such logger; available: csv, wandb",
     "logger=[csv,wandbb]": "logger=wandbb (in logger=[csv,wandbb]): no such logger; did you mean w",
     "env=road_runer": "env=road_runer: no such env; did you mean road_runner?",
-    "env=seaquest": "any other: env=atari env.game=seaquest,",
+    "env=seaquest": "any other: env=atari env.game=seaquest, env=gym env.id=seaquest,",
     "env=pong env/protocol=machados": "env/protocol=machados: no such protocol; did you mean mac",
     "memroy=gwr": "memroy=gwr: no such key; did you mean memory?",
     "memory.capcity=10": "memory.capcity=10: no such key in memory; did you mean memory.capacity?",
@@ -23,7 +23,7 @@ MISTAKES = {
     "agent.loss=mes": "agent.loss=mes: no such loss; did you mean mse? Available: huber, mse",
     "trainer.precision=bf16": "trainer.precision=bf16: no such precision; available: 32-true, bf1",
     # keys of another choice
-    "env=cartpole env/protocol=machado": "env/protocol=machado: only Atari games have a protocol",
+    "env=cartpole env/protocol=machado": "has no protocol, leave it out; it goes with env=atari",
     "env=cartpole env.game=pong": "env.game=pong: no such key in env as chosen; it goes with env=",
     "memory.contexts=4": "memory.contexts=4: no such key in memory as chosen; it goes with memory=",
     "memory.sampler.alpha=.5": "it goes with memory/sampler=prioritized or memory/sampler=rank",
@@ -35,7 +35,7 @@ MISTAKES = {
     "memory.sampler.kind=rank": "memory.sampler.kind=rank: it needs alpha, beta_start",
     "agent=ddpg env=reacher agent.lr=1": "agent.lr=1: no such key in agent as chosen; it goes with",
     "agent.policy_delay=2": "agent.policy_delay=2: no such key in agent as chosen; it goes with",
-    "agent=td3 env=reacher agent.network.kind=mlp": "agent.network as chosen; it goes with agent=d",
+    "agent=td3 env=reacher agent.network.kind=mlp": "agent.network as chosen; it goes with agent=a",
     "env.bits=9": "env.bits=9: no such key in env as chosen; it goes with env=bit_flip",
     "memory.k=2": "memory.k=2: no such key in memory as chosen; it goes with memory=her",
     "env.kwargs.bits=9": "env.kwargs.bits=9: the env's own arguments take a plus: +env.kwargs.bits",

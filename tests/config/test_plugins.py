@@ -133,3 +133,14 @@ def test_the_command_line_takes_plugins(capfd: pytest.CaptureFixture[str]) -> No
     err = capfd.readouterr().err
     assert err.startswith("rlmem: plugins=[theirs]: cannot be imported (No module named 'theirs');")
     assert err.count("\n") == 1
+
+
+def test_a_name_that_rlmem_has_is_one_line_that_names_both_places(
+    plugin: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    plugin.write_text(PLUGIN.replace("oldest", "uniform"))
+    assert run_hydra(names, "train", ["plugins=[mine]"]) == 2
+    assert capfd.readouterr().err == (
+        "rlmem: memory/sampler=uniform is declared twice, by rlmem.memories.samplers.uniform and "
+        "by mine; give yours another name\n"
+    )

@@ -12,7 +12,7 @@ import rlmem.cli
 from rlmem.config.run_directory import KEYS, NOT_REPEATED, run_settings, saved_overrides
 from rlmem.config.schema import CONF_DIR, TrainSettings
 from rlmem.errors import UserError
-from rlmem.runs.resume import differences, write_config
+from rlmem.runs.resume import write_config
 from tests.settings import settings
 
 CANARY = "{_target_: pathlib.Path.touch, _args_: [{_target_: pathlib.Path, _args_: [canary]}]}"
@@ -292,31 +292,3 @@ def test_a_saved_configuration_is_read_as_it_was_written(tmp_path: Path) -> None
     write_config(saved, tmp_path)
     assert run_settings(tmp_path, "run=x") == saved
     assert saved.env.kwargs == {"a": [1, None, 2.5]}
-
-
-def saved_by_an_earlier_version(memory: str) -> dict[str, Any]:
-    """Without what came after it, with a key that has gone since."""
-    values = settings(f"memory={memory}").values
-    del values["plugins"], values["trainer"]["compile"], values["memory"]["kind"]
-    values["memory"]["older"] = 1
-    return values
-
-
-@pytest.mark.parametrize(
-    ("memory", "kind"),
-    [("uniform", "replay"), ("per", "replay"), ("medqn_r", "medqn"), ("gwr_released", "gwr")],
-)
-def test_a_run_of_an_earlier_version_is_read(memory: str, kind: str, tmp_path: Path) -> None:
-    values = saved_by_an_earlier_version(memory)
-    (tmp_path / "config.yaml").write_text(yaml.safe_dump(values))
-    run = run_settings(tmp_path, "run=x")
-    assert (run.memory.part.name, run.memory.name) == (kind, memory)
-    assert (run.plugins, run.trainer.compile) == ([], False)
-
-
-def test_a_run_of_an_earlier_version_goes_on_and_keeps_what_binds_it() -> None:
-    saved = saved_by_an_earlier_version("per")
-    assert differences(saved, settings("memory=per")) == ["memory.older was 1, is None"]
-    del saved["memory"]["older"]
-    assert differences(saved, settings("memory=per")) == []
-    assert differences(saved, settings("memory=per", "seed=1")) == ["seed was 0, is 1"]

@@ -1,5 +1,6 @@
 """The door of the command line: exit codes, one line for a user's mistake, sweeps that go on."""
 
+import copy
 import os
 import re
 import subprocess
@@ -7,8 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
+from hydra.core.config_store import ConfigStore
 
-from rlmem.config import check_output_dir, run_hydra, safe_name
+from rlmem.config import CONF_DIR, check_output_dir, compose, run_hydra, safe_name
 from rlmem.config.schema import TrainSettings
 from rlmem.errors import UserError
 
@@ -125,11 +128,26 @@ def test_help_is_short_and_loads_nothing_slow() -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr.strip() == "loaded:"
-    assert (
-        "memory: cer, gwr, gwr_plain, gwr_released, her, medqn_r, medqn_u, newest, none"
-        in done.stdout
-    )
+    assert "memory: cer, dnd, gbmr, gcmr, gq, gwr, gwr_plain, gwr_released, her" in done.stdout
     assert len(done.stdout.splitlines()) <= 45
+    listed = done.stdout.partition("Groups (group=option):\n")[2].partition("\n\n")[0]
+    defaults = yaml.safe_load((CONF_DIR / "train.yaml").read_text())["defaults"]
+    chosen = {group for entry in defaults if isinstance(entry, dict) for group in entry}
+    assert {re.split("[/:]", line)[0] for line in listed.splitlines()} == chosen - {
+        *("hydra", "override hydra/help")
+    }
+
+
+def test_the_store_of_options_is_never_copied_and_what_it_gives_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = ConfigStore.instance()
+    monkeypatch.setattr(store, "repo", {**store.repo})
+    store.store(group="objective", name="mine", node={"name": "mine", "weights": [1]})
+    assert copy.deepcopy({"sources": [store]})["sources"][0] is store
+    given = compose("train", ["objective=mine"]).objective
+    given.weights.append(2)
+    assert compose("train", ["objective=mine"]).objective.weights == [1]
 
 
 def test_the_config_can_be_printed_with_its_values(capsys: pytest.CaptureFixture[str]) -> None:

@@ -255,3 +255,33 @@ def test_missing_or_damaged_rom_is_one_line(tmp_path, monkeypatch, content):
 def test_options_that_ale_py_does_not_survive_are_refused(change, message):
     with pytest.raises(UserError, match=message):
         make_env(atari_cfg("pong", **change), 1)
+
+
+@pytest.mark.parametrize(("size", "rows"), [(160, [35, 195]), (42, [34, 194])])
+def test_rows_of_the_screen_are_those_of_the_emulator(size: int, rows: list[int]) -> None:
+    """The same game seen whole and in part; a smaller screen holds the means of areas."""
+    cfg = atari_cfg("pong", screen_size=size, rows=rows)
+    part, whole = make_env(cfg, 1), make_env(cfg, 1)
+    whole._part = None
+    actions = random_actions(part, 200)
+    (first, steps), (all_first, all_steps) = play(part, 5, actions), play(whole, 5, actions)
+    assert first.shape == (1, 1, size, size)
+    seen = [first, *(s.observation for s in steps), *(s.next_observation for s in steps)]
+    screens = [all_first, *(s.observation for s in all_steps)]
+    screens += [s.next_observation for s in all_steps]
+    for small, screen in zip(seen, screens, strict=True):
+        kept = screen[0, 0, rows[0] : rows[1]].astype(np.float64)
+        # Each pixel 21 times as wide and high can be averaged over whole numbers of them.
+        fine = kept.repeat(21, 0).repeat(21, 1) if size == 42 else kept
+        side = len(fine) // size
+        means = fine.reshape(size, side, size, side).mean((1, 3))
+        assert np.abs(small[0, 0] - means).max() <= 0.5001
+    part.close()
+    whole.close()
+
+
+def test_rows_beyond_the_screen_are_refused() -> None:
+    from tests.settings import settings
+
+    with pytest.raises(UserError, match=r"env.rows=\[100, 300\]: must be two rising numbers"):
+        settings("env=pong", "env.rows=[100,300]")

@@ -21,7 +21,7 @@ def storage_of(dtype: Any = np.int64, shape: tuple[int, ...] = ()) -> FrameStora
 
 
 def writer_of_a_map() -> GWRWriter:
-    writer = GWRWriter(0.9, 0.8, stack=1, num_envs=1, embedding=Identity((4,)), metric_scale=1.0)
+    writer = GWRWriter(0.9, 0.8, embedding=Identity((4,)))
     writer.register_storage(MapStorage(20, (4,), np.float32, None, num_actions=3))
     return writer
 

@@ -23,9 +23,11 @@ from rlmem.memories import (
     Identity,
     LatestSampler,
     MapStorage,
+    MetricSettings,
     PrioritizedSampler,
     RankSampler,
     RingWriter,
+    RuleSettings,
     UniformSampler,
     VisitSampler,
 )
@@ -66,15 +68,13 @@ def ring_buffer(buffer_class: Any, kind: str, writer: Any = None, seed: int = 0)
 
 def map_buffer(buffer_class: Any, seed: int = 0) -> Any:
     buffer = buffer_class(
-        storage=MapStorage(50, (4, 6, 6), np.uint8, 144, num_actions=2),
+        storage=MapStorage(50, (4, 6, 6), np.uint8, 144, num_actions=2, stack=4),
         sampler=VisitSampler(),
         writer=GWRWriter(
             0.9,
             0.8,
-            stack=4,
-            num_envs=1,
             embedding=Identity((4, 6, 6), 1 / 255),
-            metric_scale=1.0,
+            rule=RuleSettings(metric=MetricSettings(scale=1.0)),
         ),
         batch_size=8,
         collate_fn=lambda sample: sample,  # TorchRL knows none for storages that are not its own

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from rlmem.collect.collector import EnvStepStream
+from rlmem.collect.collector import Collector
 from rlmem.memories.base.serialize import load_state
 from rlmem.memories.ring.checkpoint import pieces
 from rlmem.runs.train import train
@@ -71,22 +71,28 @@ def rows_of(file: Path) -> list[dict[str, str]]:
 
 def signal_at(monkeypatch: pytest.MonkeyPatch, env_steps: int) -> None:
     """SIGTERM to this process when a stream comes to so many env steps."""
-    draw = EnvStepStream._draw
+    draw = Collector._draw
 
-    def draw_or_signal(stream: EnvStepStream) -> Any:
+    def draw_or_signal(stream: Collector) -> Any:
         if stream.env_steps == env_steps:
             signal.raise_signal(signal.SIGTERM)
         return draw(stream)
 
-    monkeypatch.setattr(EnvStepStream, "_draw", draw_or_signal)
+    monkeypatch.setattr(Collector, "_draw", draw_or_signal)
 
 
-def stopped(monkeypatch: pytest.MonkeyPatch, env_steps: int, folder: Path, *overrides: str) -> None:
+def stopped(
+    monkeypatch: pytest.MonkeyPatch,
+    env_steps: int,
+    folder: Path,
+    *overrides: str,
+    tiny: Sequence[str] = TINY,
+) -> None:
     """A run that SIGTERM stops."""
     with monkeypatch.context() as patch:
         signal_at(patch, env_steps)
         with pytest.raises(SystemExit) as end:
-            run(folder, *overrides)
+            run(folder, *overrides, tiny=tiny)
     assert end.value.code == 128 + signal.SIGTERM
 
 

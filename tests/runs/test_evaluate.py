@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 
 from rlmem.errors import UserError
 from rlmem.runs.evaluate import evaluate
@@ -92,6 +93,16 @@ def test_nothing_that_a_saved_configuration_refers_to_is_looked_up(
     path.write_text(text.replace("id: CartPole-v1", "id: ${oc.env:SECRET}"))
     with pytest.raises(UserError, match=r"config\.yaml: '\$\{oc\.env:SECRET\}' is no value"):
         scored(run_dir, f"mode={mode}")
+
+
+def test_a_run_from_before_some_keys_is_scored_as_with_them(run_dir: Path) -> None:
+    before = scored(run_dir)
+    config = yaml.safe_load((run_dir / "config.yaml").read_text())
+    for section, key in (("evaluation", "epsilon"), ("agent", "double"), ("env", "reward_clip")):
+        del config[section][key]
+    del config["log"], config["memory"]["sampler"]["alpha"]
+    (run_dir / "config.yaml").write_text(yaml.safe_dump(config))
+    assert scored(run_dir) == before
 
 
 def test_a_run_without_a_checkpoint_is_one_line(run_dir: Path) -> None:

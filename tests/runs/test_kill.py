@@ -1,15 +1,9 @@
 """A run that is killed at any moment leaves, once it has gone on, what it would have left."""
 
-import contextlib
-import io
 import json
 import os
 import shutil
-import subprocess
-import sys
-import traceback
 from collections.abc import Callable, Sequence
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +14,10 @@ from rlmem.callbacks import checkpoint, evaluation
 from rlmem.callbacks.checkpoint import find_checkpoint
 from rlmem.callbacks.csv_file import CsvFile
 from rlmem.callbacks.records import COLUMNS, EVALUATIONS
-from rlmem.collect.collector import EnvStepStream
+from rlmem.collect.collector import Collector
 from rlmem.collect.rollout import EvaluationResult
 from tests.runs.helpers import TIMINGS, assert_same_run, rows_of, run, stopped, summary_of
 
-ROOT = Path(__file__).parents[2]
 KEEP = "checkpoint.keep_memory_when_finished=true"
 # Evaluations at 50, 100 and at the end, checkpoints at 60, 120 and, twice, at the end.
 SHORT = [
@@ -41,46 +34,27 @@ WRITING: list[tuple[Any, str]] = [
 LAST = 14  # writes from the last evaluation on
 
 
-def in_a_process(task: Callable[[], Any]) -> int:
-    """The exit code of a fork that does something and ends without any clean-up."""
-    child = os.fork()
-    if child == 0:
-        try:
-            with contextlib.redirect_stdout(io.StringIO()):
-                task()
-        except BaseException:
-            traceback.print_exc()
-            os._exit(1)
-        os._exit(0)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+def snapshots(folder: Path, *overrides: str) -> list[Path]:
+    """Train, and copy the folder before each write: what a run killed there would leave, as what
+    it has not written yet is in its memory only."""
+    run_dir, kept = folder / "run", folder / "killed"
+    kept.mkdir()
+    before: list[Path] = []
 
-
-def killed_at(number: int, folder: Path, *overrides: str) -> bool:
-    """Train, and die just before the nth write; whether it came to that."""
-    writes = count(1)
-
-    def watched(write: Callable[..., Any]) -> Callable[..., Any]:
-        def write_or_die(*args: Any, **kwargs: Any) -> Any:
-            if next(writes) == number:
-                os._exit(9)
+    def noted(write: Callable[..., Any]) -> Callable[..., Any]:
+        def note_and_write(*args: Any, **kwargs: Any) -> Any:
+            if run_dir.exists():
+                before.append(kept / f"{len(before)}")
+                shutil.copytree(run_dir, before[-1])
             return write(*args, **kwargs)
 
-        return write_or_die
+        return note_and_write
 
-    def train() -> None:
+    with pytest.MonkeyPatch.context() as patch:
         for where, name in WRITING:
-            setattr(where, name, watched(getattr(where, name)))
-        run(folder, *overrides)
-
-    code = in_a_process(train)
-    assert code in (0, 9)
-    return code == 9
-
-
-def go_on(folder: Path, *overrides: str) -> None:
-    """The same command again."""
-    again = [f"resume={folder}"] if find_checkpoint(folder) else []
-    assert in_a_process(lambda: run(folder, *overrides, *again)) == 0
+            patch.setattr(where, name, noted(getattr(where, name)))
+        run(run_dir, *overrides)
+    return before
 
 
 def numbers(values: dict[str, Any]) -> dict[str, Any]:
@@ -103,51 +77,34 @@ def assert_same(whole: Path, cut: Path) -> None:
     assert a == b
 
 
-def kill_often(folder: Path, *overrides: str, first: Sequence[str] = (), step: int = 4) -> None:
-    """Kill a run before every nth of its writes and before each of the last; let it go on, and
-    compare what is left with a run that was let alone.
+def assert_no_kill_leaves_a_trace(
+    folder: Path, *overrides: str, first: Sequence[str] = (), step: int = 4
+) -> None:
+    """Let a run go on that was killed before every nth of its writes, or one of the last; compare
+    what is left with a run that was let alone.
 
     Args:
         first: further overrides until the kill.
     """
-    whole, cut = folder / "whole", folder / "cut"
-    run(whole, *SHORT, *overrides)
-
-    def goes_on(number: int) -> bool:
-        killed = killed_at(number, cut, *SHORT, *overrides, *first)
-        go_on(cut, *SHORT, *overrides)
+    run(whole := folder / "whole", *SHORT, *overrides)
+    killed = snapshots(folder, *SHORT, *overrides, *first)
+    assert len(killed) > 2 * LAST
+    for cut in [*killed[step - 1 : -LAST : step], *killed[-LAST:]]:
+        again = [f"resume={cut}"] if find_checkpoint(cut) else []
+        run(cut, *SHORT, *overrides, *again)
         assert_same(whole, cut)
-        shutil.rmtree(cut)
-        return killed
-
-    end = next(number for number in count(step, step) if not goes_on(number))
-    for number in range(end - LAST - step, end):
-        goes_on(number)
-
-
-def kill_often_apart(call: str) -> None:
-    """In a process of its own: a fork of this one, with pytest's threads, might hang."""
-    result = subprocess.run(
-        [sys.executable, "-c", f"from tests.runs.test_kill import *\n{call}"],
-        cwd=ROOT,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert result.returncode == 0, result.stderr
 
 
 @pytest.mark.slow
 def test_a_kill_at_any_moment_leaves_no_trace(tmp_path: Path) -> None:
-    kill_often_apart(f"kill_often(Path({str(tmp_path)!r}))")
+    assert_no_kill_leaves_a_trace(tmp_path)
 
 
 @pytest.mark.slow
 def test_a_run_that_was_killed_at_its_end_can_go_on_for_longer(tmp_path: Path) -> None:
     """As if it had been told so from the start: at 100 env steps an evaluation was due anyway."""
     first = [KEEP, "trainer.max_env_steps=100"]
-    kill_often_apart(f"kill_often(Path({str(tmp_path)!r}), {KEEP!r}, first={first}, step=12)")
+    assert_no_kill_leaves_a_trace(tmp_path, KEEP, first=first, step=12)
 
 
 def best_of(folder: Path) -> tuple[int, float]:
@@ -159,20 +116,20 @@ def best_of(folder: Path) -> tuple[int, float]:
 def test_the_best_model_is_of_an_evaluation_that_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: float, best: tuple[int, float]
 ) -> None:
-    draw = EnvStepStream._draw
+    draw = Collector._draw
     returns = iter([5.0, 9.0, last])  # at 50, at 100, and at the end
 
     def score(*args: Any, **kwargs: Any) -> EvaluationResult:
         return EvaluationResult([next(returns)], [1])
 
-    def fail_at_110(stream: EnvStepStream) -> Any:
+    def fail_at_110(stream: Collector) -> Any:
         if stream.env_steps == 110:
             raise FloatingPointError
         return draw(stream)
 
     monkeypatch.setattr(evaluation, "evaluate_policy", score)
     with monkeypatch.context() as patch:
-        patch.setattr(EnvStepStream, "_draw", fail_at_110)
+        patch.setattr(Collector, "_draw", fail_at_110)
         with pytest.raises(FloatingPointError):
             run(tmp_path, *SHORT)
     assert best_of(tmp_path) == (100, 9.0)

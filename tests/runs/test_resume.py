@@ -6,9 +6,12 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from rlmem.callbacks import checkpoint
+from rlmem.callbacks.evaluation import Evaluation
 from rlmem.errors import UserError
 from rlmem.runs.resume import differences, lock_run, resolve_run_dir
 from rlmem.runs.train import train
@@ -35,28 +38,14 @@ HANDLERS = {number: signal.getsignal(number) for number in (signal.SIGTERM, sign
 # The command line, with a SIGTERM to itself at 201 env steps: between two checkpoints.
 STOPPED = """
 import os, signal, sys
-from rlmem.collect.collector import EnvStepStream
-draw = EnvStepStream._draw
+from rlmem.collect.collector import Collector
+draw = Collector._draw
 def draw_or_stop(stream):
     if stream.env_steps == 201:
         os.kill(os.getpid(), signal.SIGTERM)
     return draw(stream)
-EnvStepStream._draw = draw_or_stop
+Collector._draw = draw_or_stop
 from rlmem.cli import train_main
-train_main()
-"""
-
-# The same, with the SIGTERM in the evaluation after the last env step.
-STOPPED_LATE = """
-import os, signal
-from rlmem.callbacks.evaluation import Evaluation
-evaluate = Evaluation.evaluate
-def stop_and_evaluate(self, agent):
-    os.kill(os.getpid(), signal.SIGTERM)
-    return evaluate(self, agent)
-Evaluation.evaluate = stop_and_evaluate
-from rlmem.cli import train_main
-from tests.settings import settings
 train_main()
 """
 
@@ -207,16 +196,20 @@ def test_the_command_line_stops_with_143_and_resumes_from_the_directory_alone(
 
 
 @pytest.mark.slow
-def test_a_signal_in_the_final_evaluation_leaves_a_run_that_can_go_on(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", STOPPED_LATE, *TINY, *CARTPOLE[:2], f"hydra.run.dir={tmp_path}/cut"],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode > 0, done.stderr
+def test_a_signal_in_the_final_evaluation_leaves_a_run_that_can_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evaluate = Evaluation.evaluate
+
+    def stop_and_evaluate(callback: Evaluation, *args: Any) -> Any:
+        signal.raise_signal(signal.SIGTERM)
+        return evaluate(callback, *args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Evaluation, "evaluate", stop_and_evaluate)
+        with pytest.raises(SystemExit) as end:
+            run(tmp_path / "cut", *CARTPOLE[:2])
+    assert end.value.code == 128 + signal.SIGTERM
     assert summary_of(tmp_path / "cut")["status"] == "interrupted"
     summary = run(tmp_path / "cut", *CARTPOLE[:2], f"resume={tmp_path}/cut")
     assert (summary["status"], summary["env_steps"]) == ("finished", 300)
@@ -303,24 +296,23 @@ def test_a_run_directory_has_one_writer(tmp_path: Path) -> None:
     lock_run(tmp_path).close()
 
 
-def test_a_checkpoint_is_not_ahead_of_the_files(tmp_path: Path) -> None:
-    killed = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            "import os, sys; from pathlib import Path\n"
-            "from rlmem.callbacks import checkpoint; from tests.runs.helpers import run\n"
-            "save = checkpoint.save_checkpoint\n"
-            "def then_die(*a, **k):\n    save(*a, **k); os.kill(os.getpid(), 9)\n"
-            "checkpoint.save_checkpoint = then_die\n"
-            "run(Path(sys.argv[1]), 'checkpoint.every=130', 'log.every=1000')",
-            str(tmp_path),
-        ],
-        cwd=ROOT,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        check=False,
-    )
-    assert killed.returncode == -9
-    run(tmp_path, "checkpoint.every=130", "log.every=1000", f"resume={tmp_path}")
-    numbers = [int(row["episode"]) for row in rows_of(tmp_path / "episodes.csv")]
+def test_a_checkpoint_is_not_ahead_of_the_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a run leaves them that is killed right after a save."""
+    save = checkpoint.save_checkpoint
+
+    def save_and_copy(folder: Path, *args: Any, **kwargs: Any) -> None:
+        save(folder, *args, **kwargs)
+        if not (tmp_path / "killed").exists():
+            shutil.copytree(tmp_path / "run", tmp_path / "killed")
+
+    overrides = ["checkpoint.every=130", "log.every=1000"]
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "save_checkpoint", save_and_copy)
+        run(tmp_path / "run", *overrides)
+    summary = run(tmp_path / "killed", *overrides, f"resume={tmp_path / 'killed'}")
+    assert summary["env_steps"] == 300
+    numbers = [int(row["episode"]) for row in rows_of(tmp_path / "killed" / "episodes.csv")]
+    assert len(numbers) > 5
     assert numbers == list(range(1, len(numbers) + 1))

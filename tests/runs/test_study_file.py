@@ -53,6 +53,7 @@ def run(study: Study, label: str, seed: int = 0, **summary: Any) -> None:
         ("rows: {a: ''}\ncolumns: {b: {skip: a}}", "b has skip=a; a list of rows"),
         ("rows: {a: ''}\ncolumns: {b: {rows: [a]}}", "b has rows=['a']; a mapping"),
         ("rows: {a: ''}\ncolumns: {b: ''}\nfirst_seed: -1", "first_seed=-1; a whole"),
+        ("rows: {a: ''}\ncolumns: {b: {first_seed: x}}", "b has first_seed=x; a whole number"),
         ("rows: [a]\ncolumns: {b: ''}", "rows must be a mapping"),
         ("rows: {}\ncolumns: {b: ''}", "rows must be a mapping"),
         ("rows: {a: 3}\ncolumns: {b: ''}", "a: 3: not a line or a list of overrides"),
@@ -108,6 +109,13 @@ def test_seeds_start_where_the_study_says(tmp_path: Path) -> None:
     jobs = Study(tmp_path).jobs("b")
     assert [job.seed for job in jobs if job.row == "per"] == [50, 51, 52]
     assert "seed=51" in next(job for job in jobs if job.seed == 51).overrides
+
+
+def test_a_column_may_have_a_first_seed_of_its_own(tmp_path: Path) -> None:
+    columns = "columns: {b: {seeds: 2, first_seed: 7}, c: env=acrobot}"
+    (tmp_path / "study.yaml").write_text("first_seed: 50\nrows: {per: memory=per}\n" + columns)
+    found = [(job.column, job.seed) for job in Study(tmp_path).all_jobs("bc")]
+    assert found == [("b", 7), ("b", 8), ("c", 50)]
 
 
 def test_a_column_has_the_last_word_on_a_row(tmp_path: Path) -> None:

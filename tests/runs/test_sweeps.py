@@ -13,7 +13,7 @@ from omegaconf import DictConfig
 
 from rlmem.analysis.show.status import read_status
 from rlmem.cli import _train
-from rlmem.collect.collector import EnvStepStream
+from rlmem.collect.collector import Collector
 from rlmem.config import CONF_DIR, run_hydra
 from rlmem.config.plugins import set_defaults
 from tests.runs.helpers import TINY, TINY_GWR, rows_of, signal_at, summary_of
@@ -22,17 +22,19 @@ ROOT = Path(__file__).parents[2]
 
 
 def train_or_be_stopped(cfg: DictConfig) -> Any:
-    """Train; a run that starts gets SIGUSR2 at 201 env steps, as from Slurm at its time's end."""
+    """Train; one with PER that starts gets SIGUSR2 at 201 env steps, as from Slurm at its time's
+    end."""
     from rlmem.runs.train import train
 
-    draw, starts = EnvStepStream._draw, not Path(cfg.paths.output_dir, "checkpoints").exists()
+    draw, starts = Collector._draw, not Path(cfg.paths.output_dir, "checkpoints").exists()
+    starts &= cfg.memory.name == "per"
 
-    def draw_or_stop(stream: EnvStepStream) -> Any:
+    def draw_or_stop(stream: Collector) -> Any:
         if starts and stream.env_steps == 201:
             os.kill(os.getpid(), signal.SIGUSR2)
         return draw(stream)
 
-    EnvStepStream._draw = draw_or_stop  # type: ignore[method-assign]
+    Collector._draw = draw_or_stop  # type: ignore[method-assign]
     return train(cfg)
 
 
@@ -55,20 +57,6 @@ def command(
         timeout=300,
         check=False,
     )
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("launcher", ["joblib", "submitit_local"])
-def test_a_launcher_runs_jobs_which_then_are_done(tmp_path: Path, launcher: str) -> None:
-    pytest.importorskip(f"hydra_plugins.hydra_{launcher.split('_')[0]}_launcher")
-    argv = ["-m", "memory=uniform,per", *TINY, "hydra.sweep.dir=sweep"]
-    argv += [f"hydra/launcher={launcher}"]
-    done = command(tmp_path, *argv)
-    assert done.returncode == 0, done.stderr
-    status = read_status(tmp_path / "sweep")
-    assert status.counts["done"] == len(status.jobs) == 2
-    files = [tmp_path / "sweep" / job.name / "summary.json" for job in status.jobs]
-    assert {summary_of(file.parent)["memory"] for file in files} == {"uniform", "per"}
 
 
 def test_the_same_command_skips_finished_jobs_and_goes_on_with_the_others(
@@ -99,11 +87,11 @@ def test_a_training_that_fails_is_listed_and_runs_again(
 ) -> None:
     argv = ["-m", "seed=0,1", *TINY, f"hydra.sweep.dir={tmp_path}"]
 
-    def fail(stream: EnvStepStream) -> Any:
+    def fail(stream: Collector) -> Any:
         raise RuntimeError("the env is gone")
 
     with monkeypatch.context() as patch:
-        patch.setattr(EnvStepStream, "_draw", fail)
+        patch.setattr(Collector, "_draw", fail)
         assert run_hydra(_train, "train", argv) == 1
     assert "2 failed in" in capfd.readouterr().err
     errors = [job.error for job in read_status(tmp_path).of("failed")]
@@ -139,9 +127,11 @@ def test_slurm_takes_our_parameters(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.slow
-def test_a_job_whose_time_is_over_is_saved_and_goes_on(tmp_path: Path) -> None:
+def test_a_scheduler_runs_jobs_and_one_whose_time_is_over_is_saved_and_goes_on(
+    tmp_path: Path,
+) -> None:
     pytest.importorskip("hydra_plugins.hydra_submitit_launcher")
-    argv = ["-m", "seed=0", *TINY, "hydra.sweep.dir=sweep"]
+    argv = ["-m", "memory=uniform,per", *TINY, "hydra.sweep.dir=sweep"]
     done = command(
         tmp_path,
         *argv,
@@ -149,25 +139,27 @@ def test_a_job_whose_time_is_over_is_saved_and_goes_on(tmp_path: Path) -> None:
         task="tests.runs.test_sweeps:train_or_be_stopped",
     )
     assert done.returncode == 0, done.stderr
-    (log,) = (tmp_path / "sweep/.submitit").glob("*/*_log.out")
-    text = log.read_text()
-    assert "SIGUSR2: saving, then stopping" in text
-    assert "resumed at 201 env steps" in text
-    (job,) = read_status(tmp_path / "sweep").of("done")
-    folder = tmp_path / "sweep" / job.name
-    assert summary_of(folder)["env_steps"] == 300
-    assert [row["env_steps"] for row in rows_of(folder / "metrics.csv")][-1] == "300"
+    logs = [log.read_text() for log in (tmp_path / "sweep/.submitit").glob("*/*_log.out")]
+    (stopped,) = (text for text in logs if "SIGUSR2: saving, then stopping" in text)
+    assert "resumed at 201 env steps" in stopped
+    assert len(logs) == 2
+    status = read_status(tmp_path / "sweep")
+    assert status.counts["done"] == len(status.jobs) == 2
+    folders = [tmp_path / "sweep" / job.name for job in status.jobs]
+    assert {summary_of(folder)["memory"] for folder in folders} == {"uniform", "per"}
+    for folder in folders:
+        assert summary_of(folder)["env_steps"] == 300
+        assert [row["env_steps"] for row in rows_of(folder / "metrics.csv")][-1] == "300"
 
 
 @pytest.mark.slow
 def test_a_search_and_going_on_with_it(tmp_path: Path) -> None:
     pytest.importorskip("hydra_plugins.hydra_optuna_sweeper")
-    argv = ["hparams_search=gwr_thresholds", *TINY_GWR, *TINY, "hydra.sweep.dir=search"]
+    argv = ["hparams_search=gwr_thresholds", *TINY_GWR, *TINY, f"hydra.sweep.dir={tmp_path}"]
     for trials in (2, 3):
-        done = command(tmp_path, *argv, f"hydra.sweeper.n_trials={trials}")
-        assert done.returncode == 0, done.stderr
-        status = read_status(tmp_path / "search")
+        assert run_hydra(_train, "train", [*argv, f"hydra.sweeper.n_trials={trials}"]) == 0
+        status = read_status(tmp_path)
         assert status.counts["done"] == len(status.jobs) == trials
-    best = (tmp_path / "search/optimization_results.yaml").read_text()
-    scores = [summary_of(tmp_path / "search" / job.name)["eval_return_mean"] for job in status.jobs]
+    best = (tmp_path / "optimization_results.yaml").read_text()
+    scores = [summary_of(tmp_path / job.name)["eval_return_mean"] for job in status.jobs]
     assert f"best_value: {max(scores)}" in best

@@ -13,6 +13,7 @@ import torch
 import yaml
 
 from rlmem.agents.dqn import DQN
+from rlmem.analysis.show.status import read_status
 from rlmem.config import run_hydra
 from rlmem.errors import UserError
 from rlmem.memories import ReplayMemory
@@ -268,6 +269,8 @@ def test_the_joblib_launcher_keeps_its_jobs_apart(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert_a_run_each(tmp_path)
+    status = read_status(tmp_path)
+    assert status.counts["done"] == len(status.jobs) == 4
 
 
 def test_a_run_says_where_it_is_and_what_its_memory_will_cost(

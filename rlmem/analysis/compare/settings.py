@@ -248,9 +248,13 @@ def distinctions(runs: Sequence[Run]) -> list[dict[str, Any]]:
 
 
 def _varying(configs: Sequence[dict[str, Any]]) -> set[str]:
-    """Keys that have several values, or that some lack."""
-    keys = set().union(*configs) if configs else set()
-    return {k for k in keys if len({str(c.get(k, "absent")) for c in configs}) > 1}
+    """Keys that have several values. A run that lacks one was made before it was a key: what the
+    others have is its default."""
+    values: dict[str, set[str]] = defaultdict(set)
+    for config in configs:
+        for key, value in config.items():
+            values[key].add(str(value))
+    return {key for key, found in values.items() if len(found) > 1}
 
 
 def make_label(memory: str, distinct: dict[str, Any]) -> str:

@@ -7,7 +7,7 @@ by ordinary least squares over the runs, `a` and `h` scaled so that the lowest v
 the highest a_T with h_T averaged, and bH likewise; bAH is how much either changes with the other.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -18,6 +18,7 @@ from scipy import stats
 from rlmem.analysis.compare.settings import THRESHOLDS, Setting, make_label
 from rlmem.analysis.compare.statistics import Array, Estimate
 from rlmem.analysis.read.runs import OVER_RUN, Run
+from rlmem.units import signed_bytes
 
 TERMS = "a_T", "h_T", "a_T x h_T"
 NAN = float("nan")
@@ -35,6 +36,7 @@ class Measure:
     more: str  # what a threshold does that raises it
     less: str
     relative: bool = True  # said in per cent where that has a meaning
+    text: Callable[[float], str] | None = None  # with its unit; None: a plain number of `name`
 
 
 @dataclass(frozen=True)
@@ -134,7 +136,9 @@ def _measures(grid: Sequence[Setting]) -> list[Measure]:
         Measure("return", grid[0].metric, "scores higher", "scores lower", relative=False),
         Measure("return over the run", OVER_RUN, "scores higher", "scores lower", relative=False),
         Measure("entries", "memory_entries", "stores more", "stores less"),
-        Measure("bytes", "memory_bytes_peak", "takes more bytes", "takes fewer bytes"),
+        Measure(
+            "bytes", "memory_bytes_peak", "takes more bytes", "takes fewer bytes", text=signed_bytes
+        ),
         Measure(seconds, key, "takes more time", "takes less time"),
     ]
 

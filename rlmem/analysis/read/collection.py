@@ -7,6 +7,7 @@ from pathlib import Path
 from rlmem.analysis.read.external import read_external
 from rlmem.analysis.read.runs import Run, find_runs, read_run
 from rlmem.analysis.read.sweeps import SweepFiles
+from rlmem.units import several
 
 
 @dataclass
@@ -90,18 +91,15 @@ def _note(found: Collection) -> None:
     if len(commits) > 1:
         found.notes.append(f"runs of {len(commits)} commits of rlmem")
     if lost := sum(_ended(run) and not len(run.curves["env_steps"]) for run in ours):
+        lacking = several(lost, "run")
         found.notes.append(
-            f"no curves and times of {_several(lost)}: their metrics.csv is not there any more"
+            f"no curves and times of {lacking}: their metrics.csv is not there any more"
         )
     for env_id in sorted({run.env_id for run in found.runs}):
         steps = {int(r.number("env_steps")) for r in ours if _ended(r) and r.env_id == env_id}
         if len(steps) > 1:
             shown = ", ".join(f"{s:,}" for s in sorted(steps))
             found.notes.append(f"{env_id}: runs of different lengths ({shown} env steps)")
-
-
-def _several(count: int) -> str:
-    return "1 run" if count == 1 else f"{count:,} runs"
 
 
 def _ended(run: Run) -> bool:

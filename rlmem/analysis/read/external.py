@@ -4,6 +4,7 @@ import math
 from pathlib import Path
 
 from rlmem.analysis.read.runs import Run, curves_of, means_of
+from rlmem.errors import one_line
 
 COLUMNS = ("env_steps", "return", "bytes", "seed", "label")
 
@@ -22,7 +23,7 @@ def read_external(path: Path, default_env: str | None) -> list[Run]:
     try:
         text = pd.read_csv(path, dtype=str, encoding_errors="replace", keep_default_na=False)
     except (OSError, ValueError) as error:  # pandas' own errors are ValueErrors
-        raise ValueError(f"cannot be read ({' '.join(str(error).split())})") from None
+        raise ValueError(f"cannot be read ({one_line(error)})") from None
     missing = [name for name in COLUMNS if name not in text]
     if missing:
         raise ValueError(f"has no column {', '.join(missing)}; it needs {', '.join(COLUMNS)}")

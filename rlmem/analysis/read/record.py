@@ -20,6 +20,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from rlmem.analysis.read.runs import CURVES, POINTS, Run
+from rlmem.errors import one_line
 
 if TYPE_CHECKING:
     import numpy as np
@@ -95,7 +96,7 @@ def read_record(path: Path) -> list[Run]:
     except KeyError as error:
         raise ValueError(f"it lacks {error.args[0]}") from None
     except UNREADABLE as error:
-        raise ValueError(" ".join(str(error).split())[:200]) from None
+        raise ValueError(one_line(error, 200)) from None
 
 
 def _column(archive: zipfile.ZipFile, name: str, dtype: "type[np.generic]") -> "np.ndarray":

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from rlmem.analysis.read.sweeps import load_yaml
+from rlmem.errors import one_line
 
 if TYPE_CHECKING:
     import numpy as np
@@ -157,8 +158,7 @@ def _mapping(path: Path, parse: Any) -> dict[str, Any]:
     try:
         content = parse(path.read_text())
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-        reason = " ".join(str(error).split())[:120]
-        raise ValueError(f"{path.name} cannot be read ({reason})") from None
+        raise ValueError(f"{path.name} cannot be read ({one_line(error)})") from None
     if not isinstance(content, dict):
         raise ValueError(f"{path.name} holds no mapping")
     return content

@@ -9,18 +9,11 @@ from rlmem.analysis.compare.statistics import Estimate
 from rlmem.analysis.compare.thresholds import TERMS, Effect, Effects, Measure
 from rlmem.analysis.show.section import Section
 from rlmem.analysis.show.tables import interval
-from rlmem.units import readable_bytes
-
-
-def signed(value: float) -> str:
-    """+1,234 or -0.056."""
-    return f"{value:+,.0f}" if abs(value) >= 1000 else f"{value:+.3g}"
+from rlmem.units import signed
 
 
 def _amount(measure: Measure, value: float) -> str:
-    if measure.name == "bytes":
-        return ("-" if value < 0 else "+") + readable_bytes(abs(value))
-    return signed(value)
+    return measure.text(value) if measure.text else signed(value)
 
 
 def words(effect: Effect) -> str:
@@ -33,19 +26,19 @@ def words(effect: Effect) -> str:
         if effect.shown:
             effect_on = f"a_T's effect on the {measure.name}"
             return f"from the lowest to the highest h_T, {effect_on} changes by {change}"
-        return f"{_unshown(step, 'interaction')}: {change}"
+        return f"{_unclear(step, 'interaction')}: {change}"
     low, high = effect.span
     amount = f"{signed(effect.percent.value)} %" if effect.percent else _amount(measure, step.value)
-    if measure.name != "bytes":
+    if not measure.text:
         amount += f" {measure.name}"
     change = f"{amount} from {low:g} to {high:g}{_bounds(effect)}"
     if not effect.shown:
-        return f"{_unshown(step, f'effect of {term}')}: {change}"
+        return f"{_unclear(step, f'effect of {term}')}: {change}"
     return f"a higher {term} {measure.more if step.value > 0 else measure.less}: {change}"
 
 
-def _unshown(step: Estimate, what: str) -> str:
-    return f"no {what} shown" if step.low is not None else f"no interval for the {what}"
+def _unclear(step: Estimate, what: str) -> str:
+    return f"no clear {what}" if step.low is not None else f"no interval for the {what}"
 
 
 def _bounds(effect: Effect) -> str:

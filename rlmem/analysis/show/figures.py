@@ -2,8 +2,6 @@
 
 import itertools
 from collections.abc import Sequence
-from io import BytesIO
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +9,6 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
-from PIL import Image
 
 from rlmem.analysis.compare.settings import Setting
 from rlmem.analysis.compare.statistics import (
@@ -20,47 +17,13 @@ from rlmem.analysis.compare.statistics import (
     performance_profile,
     probability_of_improvement,
 )
+from rlmem.drawing import STYLE, figure
 from rlmem.units import readable_bytes
 
 MIB = 2**20
-STYLE: Any = {
-    "svg.fonttype": "none",  # text stays text
-    "text.parse_math": False,  # a label with dollars is no formula
-    "svg.hashsalt": "rlmem",  # the same runs give the same file
-    "font.family": "sans-serif",
-    "font.size": 9,
-    "axes.grid": True,
-    "grid.alpha": 0.25,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.titlesize": 9,
-    "legend.frameon": False,
-    "legend.fontsize": 8,
-}
 MOST_IN_LEGEND = 12  # settings; with more, neither legend nor bands could be read
 LONGEST = 60  # characters of a label
-COLOURS_OF_PNG = 128  # half the bytes of all colours, and nobody sees the difference
 MOST_COMPARED, MOST_WITH_BOUNDS = 24, 12
-
-
-def figure(width: float, height: float, rows: int = 1, columns: int = 1) -> tuple[Figure, Any]:
-    """A figure and its axes, [rows, columns]."""
-    drawn = Figure(figsize=(width, height), layout="constrained")
-    return drawn, drawn.subplots(rows, columns, squeeze=False)
-
-
-@rc_context(STYLE)
-def save(drawn: Figure, folder: Path, name: str) -> str:
-    """Write NAME.png, in a palette of COLOURS_OF_PNG, and NAME.svg; the SVG's text."""
-    text, pixels = BytesIO(), BytesIO()
-    drawn.savefig(text, format="svg", metadata={"Date": None})
-    drawn.set_layout_engine("none")  # as it was laid out for the SVG; half the time
-    drawn.savefig(pixels, format="png", dpi=130)
-    picture = Image.open(pixels).convert("RGB")
-    picture = picture.quantize(COLOURS_OF_PNG, dither=Image.Dither.NONE)
-    picture.save(folder / f"{name}.png", optimize=True)
-    (folder / f"{name}.svg").write_bytes(text.getvalue())
-    return text.getvalue().decode()
 
 
 def legend(drawn: Figure, axes: Axes) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from rlmem.errors import UserError
+from rlmem.errors import need
 
 REFUSED = ("html_block", "html_inline")  # nothing is run
 OWN_LINK = re.compile(r"(?![a-zA-Z][\w+.-]*:|[/#])")  # relative: neither scheme, root nor place
@@ -30,11 +30,8 @@ def findings_html(path: Path) -> Markup:
     text = path.read_text(errors="replace") if path.is_file() else ""
     if not text.strip():
         return Markup()
-    try:
-        from markdown_it import MarkdownIt
-    except ImportError:
-        raise UserError("findings.md needs markdown-it-py: pip install 'rlmem[plot]'") from None
-    parser = MarkdownIt("commonmark", {"html": False}).enable("table").disable(REFUSED)
+    markdown = need("markdown_it", "findings.md", "plot")
+    parser = markdown.MarkdownIt("commonmark", {"html": False}).enable("table").disable(REFUSED)
     tokens = parser.parse(text)
     for token in tokens:
         if token.type.startswith("heading"):  # h1 is the page's

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from rlmem.analysis.compare.settings import Setting
 from rlmem.analysis.compare.thresholds import levels, pair, seconds_of
-from rlmem.analysis.show.figures import STYLE, figure
+from rlmem.drawing import STYLE, figure
 from rlmem.units import number, readable_bytes
 
 

@@ -14,7 +14,7 @@ from rlmem.analysis.compare.settings import Setting, any_goals
 from rlmem.analysis.show.effects import effect_sections
 from rlmem.analysis.show.section import Section
 from rlmem.analysis.show.tables import columns_of
-from rlmem.units import number
+from rlmem.units import number, several
 
 if TYPE_CHECKING:
     from rlmem.analysis.show.report import Report
@@ -97,10 +97,6 @@ def write_report_page(report: "Report", path: Path) -> None:
         number=number,
     )
     path.write_text(page, encoding="utf-8")
-
-
-def several(count: int, noun: str) -> str:
-    return f"{count} {noun}" + ("" if count == 1 else "s")
 
 
 def _title(report: "Report", environments: int) -> str:

@@ -22,7 +22,7 @@ from rlmem.analysis.show.findings import findings_html
 from rlmem.analysis.show.page import Drawing, drawing, write_report_page
 from rlmem.analysis.show.section import Section
 from rlmem.analysis.show.tables import baselines_table, readable, results_table, summary_table
-from rlmem.errors import UserError
+from rlmem.errors import UserError, need
 
 OURS = "<title>rlmem: "  # in the head of a page
 # What a page links to beside itself: its own tables and figures.
@@ -52,14 +52,27 @@ class Report:
     tables: dict[str, pd.DataFrame] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Opening:
+    """What a study puts at the head of its page.
+
+    Attributes:
+        title: before what is counted.
+        findings: Markdown file that opens the page.
+        notes: further lines for the reader.
+    """
+
+    title: str = ""
+    findings: Path | None = None
+    notes: Sequence[str] = ()
+
+
 def write_report(
     folders: Sequence[Path],
     out: Path,
     external: Sequence[Path] = (),
     recorded: Sequence[Run] = (),
-    notes: Sequence[str] = (),
-    title: str = "",
-    findings: Path | None = None,
+    opening: Opening = Opening(),
     against: Mapping[str, Sequence[str]] | None = None,
     more: Callable[[Sequence[Setting]], Section] | None = None,
 ) -> Report:
@@ -72,9 +85,7 @@ def write_report(
         out: folder that the report is written into; an older report there is replaced.
         external: CSV files of other programs' curves (docs/comparing.md).
         recorded: runs of a study that lie in no folder here.
-        notes: further lines for the reader.
-        title: of the page, before what is counted.
-        findings: Markdown file that opens the page.
+        opening: of a study's page.
         against: label of a setting -> labels of its baselines.
         more: a section of the study's own, made of the settings.
 
@@ -89,7 +100,7 @@ def write_report(
     if older.exists() and OURS not in older.read_text(errors="replace")[:1000]:
         raise UserError(f"out={out}: holds an index.html that is no report; give another folder")
     collection = collect(folders, external, recorded)
-    collection.notes += notes
+    collection.notes += opening.notes
     if not collection.runs:
         named = ", ".join(map(str, folders))
         broken = f"; {len(collection.left_out)} could not be read" if collection.left_out else ""
@@ -100,8 +111,8 @@ def write_report(
     sources = [str(path) for path in [*folders, *external]]
     sources += [f"{len(recorded)} recorded runs"] if recorded else []
     settings = make_settings(collection.runs)
-    report = Report(sources, collection, settings, title, effects=_effects(settings))
-    report.findings = findings_html(findings) if findings else Markup()
+    report = Report(sources, collection, settings, opening.title, effects=_effects(settings))
+    report.findings = findings_html(opening.findings) if opening.findings else Markup()
     report.sections = _sections(settings, against or {}, more)
     report.tables = {"results": results_table(settings), "summary": summary_table(settings)}
     if report.effects:
@@ -214,11 +225,11 @@ def draw(settings: Sequence[Setting], sections: Sequence[Section], folder: Path)
     Raises:
         UserError: matplotlib is missing.
     """
-    try:
-        from rlmem.analysis.show import figures
-        from rlmem.analysis.show.heatmaps import heatmaps
-    except ImportError:
-        raise UserError("mode=report needs matplotlib: pip install 'rlmem[plot]'") from None
+    need("matplotlib", "mode=report", "plot")
+    from rlmem.analysis.show import figures
+    from rlmem.analysis.show.heatmaps import heatmaps
+    from rlmem.drawing import save
+
     drawn: list[Drawing] = []
 
     def keep(env_id: str, name: str, caption: str, figure: Any) -> None:
@@ -227,7 +238,7 @@ def draw(settings: Sequence[Setting], sections: Sequence[Section], folder: Path)
             taken = {other.name for other in drawn}
             names = chain([file], (f"{file}-{k}" for k in range(2, len(drawn) + 3)))
             file = next(name for name in names if name not in taken)
-            drawn.append(drawing(env_id, file, caption, figures.save(figure, folder, file)))
+            drawn.append(drawing(env_id, file, caption, save(figure, folder, file)))
 
     for env_id in dict.fromkeys(setting.env_id for setting in settings):
         here = [setting for setting in settings if setting.env_id == env_id]

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from rlmem.analysis.read.runs import read_run, read_table
-from rlmem.errors import UserError
+from rlmem.errors import UserError, need
 from rlmem.units import readable_bytes
 
 
@@ -18,12 +18,11 @@ def plot_runs(run_dirs: list[Path], out: Path) -> None:
     Raises:
         UserError: a directory holds no run, or matplotlib is missing.
     """
-    try:
-        from matplotlib import rc_context
+    need("matplotlib", "mode=plot", "plot")
+    from matplotlib import rc_context
 
-        from rlmem.analysis.show.figures import MIB, STYLE, figure
-    except ImportError:
-        raise UserError("mode=plot needs matplotlib: pip install 'rlmem[plot]'") from None
+    from rlmem.drawing import STYLE, figure
+
     runs = []
     for run_dir in run_dirs:
         try:
@@ -42,7 +41,7 @@ def plot_runs(run_dirs: list[Path], out: Path) -> None:
                 scores.plot(means.index, means, "o", markersize=4, color=colour)
             held = curves["memory_bytes"]
             last = f"{run.memory}, {readable_bytes(held[-1])}" if len(held) else run.memory
-            size.plot(curves["env_steps"], held / MIB, label=last, color=colour)
+            size.plot(curves["env_steps"], held / 2**20, label=last, color=colour)
         scores.set(xlabel="env steps", ylabel="return")
         about = "last 100 training episodes (line), evaluations (dots)"
         scores.set_title(f"{runs[0].config.get('env.name')}: {about}")

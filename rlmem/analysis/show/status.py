@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rlmem.analysis.read.sweeps import STATES, SweepFiles, SweepJob
 from rlmem.errors import UserError
-from rlmem.units import readable_bytes, readable_seconds
+from rlmem.units import readable_bytes, readable_seconds, several
 
 # Overrides that make no difference to how long a job takes.
 NO_DIFFERENCE = ("seed=", "label=", "log.", "logger", "debug=", "resume=")
@@ -156,8 +156,7 @@ def _time_left(status: SweepStatus) -> str:
     left = status.seconds_left
     if left is None:
         return "time left: unknown until a job has made some steps"
-    at_once = f"{status.at_once:,} job{'s' if status.at_once > 1 else ''} at once"
-    return f"time left: about {readable_seconds(left)}, {at_once}"
+    return f"time left: about {readable_seconds(left)}, {several(status.at_once, 'job')} at once"
 
 
 def _listing(title: str, entries: list[tuple[str, str]]) -> list[str]:
@@ -180,21 +179,15 @@ def _histogram(title: str, values: list[float], readable: Callable[[float], str]
     """Bars of how many values lie where; in equal ratios where they differ by much."""
     if not values:
         return []
+    import numpy as np
+
     low, high = min(values), max(values)
     middle = readable(statistics.median(values))
     lines = ["", f"{title}, {len(values):,} done jobs, median {middle}:"]
-    ratio = low > 0 and high / low > 20
-    scale = (math.log, math.exp) if ratio else (float, float)
-    edges = [scale[1](e) for e in _edges(scale[0](low), scale[0](high), len(values))]
-    counts = [0] * (len(edges) - 1)
-    for value in values:
-        counts[min(sum(value >= edge for edge in edges[1:-1]), len(counts) - 1)] += 1
+    spaced = np.geomspace if low > 0 and high / low > 20 else np.linspace
+    edges = spaced(low, high, 1 + (min(BINS, len(values)) if high > low else 1))
+    counts = np.histogram(values, edges)[0] if high > low else np.array([len(values)])
     for (start, end), count in zip(pairwise(edges), counts, strict=True):
-        bar = "#" * math.ceil(BAR * count / max(counts))
+        bar = "#" * math.ceil(BAR * count / counts.max())
         lines.append(f"  {readable(start):>12} to {readable(end):>12}  {bar:<{BAR}} {count:>6,}")
     return lines
-
-
-def _edges(low: float, high: float, values: int) -> list[float]:
-    bins = min(BINS, values) if high > low else 1
-    return [low + (high - low) * k / bins for k in range(bins + 1)]

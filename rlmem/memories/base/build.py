@@ -12,7 +12,7 @@ from rlmem.settings import Settings, setting
 class MemorySettings(Settings):
     """The keys that every memory has."""
 
-    extends = "/common/memory@_here_"
+    extends = "/memory@_here_"
 
     name: str = setting()
     capacity: int = setting(at_least=1)

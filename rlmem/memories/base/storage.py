@@ -15,7 +15,8 @@ import torch
 from tensordict import TensorDict
 from torchrl.data.replay_buffers.storages import Storage
 
-from rlmem.memories.base.batch import Batch
+from rlmem.memories.base.batch import Batch, as_tensordict
+from rlmem.memories.base.indexing import slots_of
 from rlmem.memories.base.serialize import save_state
 from rlmem.memories.base.state import Stateful
 
@@ -289,3 +290,51 @@ class ReplayStorage(Stateful, Storage):
     def dumps(self, path: Any) -> None:
         """Save into a folder (TorchRL's interface)."""
         self.save(Path(path))
+
+
+class TransitionStorage(ReplayStorage):
+    """Base of the storages that are written by blocks, a transition a slot."""
+
+    frame_shape: tuple[int, ...]  # of one observation as the environment gives it
+    dtype: np.dtype  # of an observation
+    stack: int  # frames in a sampled observation
+    num_envs: int  # environments that write in turn
+    actions: np.ndarray  # as they are held, [capacity, *action_shape]
+
+    def read_block(self, data: Any) -> Block:
+        """A block as arrays, checked: what `set` takes.
+
+        Raises:
+            ValueError: it is of other shapes.
+        """
+        shape, dtype = self.actions.shape[1:], self.actions.dtype
+        return as_block(data, self.frame_shape, self.dtype, self.num_envs, shape, dtype)
+
+    def _max_size_along_dim0(self, *, single_data: Any = None, batched_data: Any = None) -> int:
+        """Slots. TorchRL's writers ask with the data in hand, just before they move their cursor:
+        a block that `set` would refuse is refused here, while nothing has moved."""
+        data = batched_data if single_data is None else single_data
+        if data is not None:
+            self.read_block(data)
+        return self.max_size
+
+    def get(self, index: Any) -> TensorDict:
+        """Read transitions.
+
+        Args:
+            index: int64 [B] or [U, B] slots (a number gives one transition without batch
+                dimension), or what else indexes a tensor of this length
+                (`rlmem.memories.base.indexing`).
+
+        Returns:
+            TensorDict of the index's shape: `observation` and `("next", "observation")`
+            [B, *observation_shape], `action`, `steps_to_next` and `("next", ...)` reward,
+            terminated, truncated, done [B, 1].
+
+        Raises:
+            IndexError: a slot holds no transition.
+        """
+        slots = slots_of(self, index)
+        if not slots.shape:
+            return self.get(slots[None])[0]
+        return as_tensordict(self.read(slots), slots.shape)

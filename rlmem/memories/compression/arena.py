@@ -6,141 +6,24 @@ segment is used again once nothing in it is held.
 """
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
-from numba import njit
 
 from rlmem.memories.base.lazy import can_give_back, give_back, lazy_zeros
 from rlmem.memories.base.serialize import State
 from rlmem.memories.base.state import Stateful, array_of
-
-SEGMENT = 16 * 1024  # bytes
-RECORD = 16  # bytes of a segment's numbers in the lists beside
-BLOB = np.dtype([("segment", np.int32), ("offset", np.int32), ("size", np.int32)])
-
-
-@njit(cache=True)
-def _next_segment(state: np.ndarray, free: np.ndarray, returned: np.ndarray) -> Any:
-    if state[1] > 0:
-        state[1] -= 1
-        return free[state[1]]
-    if state[4] > 0:
-        state[4] -= 1
-        return returned[state[4]]
-    state[0] += 1
-    return state[0] - 1
-
-
-@njit(cache=True)
-def _put(
-    data: np.ndarray,
-    blob: Any,
-    segments: np.ndarray,
-    following: np.ndarray,
-    held: np.ndarray,
-    free: np.ndarray,
-    returned: np.ndarray,
-    state: np.ndarray,
-) -> None:
-    size = segments.shape[1]
-    current, offset = state[2], state[3]
-    if current < 0 or offset == size:
-        current, offset = _next_segment(state, free, returned), 0
-        held[current] = 0
-    blob[0].segment = current
-    blob[0].offset = offset
-    blob[0].size = len(data)
-    held[current] += 1
-    done = 0
-    while True:
-        count = min(len(data) - done, size - offset)
-        segments[current, offset : offset + count] = data[done : done + count]
-        done += count
-        offset += count
-        if done == len(data):
-            break
-        fresh = _next_segment(state, free, returned)
-        following[current] = fresh
-        current, offset = fresh, 0
-        held[current] = 1
-    state[2], state[3] = current, offset
-
-
-@njit(cache=True)
-def _put_all(
-    data: np.ndarray,
-    blobs: Any,
-    segments: np.ndarray,
-    following: np.ndarray,
-    held: np.ndarray,
-    free: np.ndarray,
-    returned: np.ndarray,
-    state: np.ndarray,
-) -> None:
-    at = 0
-    for i in range(len(blobs)):
-        size = blobs[i].size
-        part, blob = data[at : at + size], blobs[i : i + 1]
-        _put(part, blob, segments, following, held, free, returned, state)
-        at += size
-
-
-@njit(cache=True)
-def _release(
-    blobs: np.ndarray,
-    size: int,
-    following: np.ndarray,
-    held: np.ndarray,
-    free: np.ndarray,
-    state: np.ndarray,
-) -> None:
-    for i in range(len(blobs)):
-        segment, left = blobs[i].segment, blobs[i].offset + blobs[i].size
-        while True:
-            after = following[segment]
-            held[segment] -= 1
-            if held[segment] == 0:
-                if segment == state[2]:
-                    state[3] = 0  # from its beginning again
-                else:
-                    free[state[1]] = segment
-                    state[1] += 1
-            if left <= size:
-                break
-            left -= size
-            segment = after
-
-
-@njit(cache=True)
-def _gather(blobs: Any, segments: np.ndarray, following: np.ndarray, out: np.ndarray) -> None:
-    size, at = segments.shape[1], 0
-    for i in range(len(blobs)):
-        segment, offset, left = blobs[i].segment, blobs[i].offset, blobs[i].size
-        while left > 0:
-            count = min(left, size - offset)
-            out[at : at + count] = segments[segment, offset : offset + count]
-            at += count
-            left -= count
-            segment, offset = following[segment], 0
-
-
-@njit(cache=True)
-def _restore(
-    data: np.ndarray, blobs: Any, segments: np.ndarray, following: np.ndarray, held: np.ndarray
-) -> None:
-    size, at = segments.shape[1], 0
-    for i in range(len(blobs)):
-        segment, offset, left = blobs[i].segment, blobs[i].offset, blobs[i].size
-        while True:
-            count = min(left, size - offset)
-            segments[segment, offset : offset + count] = data[at : at + count]
-            held[segment] += 1
-            at += count
-            left -= count
-            if left == 0:
-                break
-            segment, offset = following[segment], 0
+from rlmem.memories.compression import segments
+from rlmem.memories.compression.segments import (
+    BLOB,
+    CURRENT,
+    FREE,
+    OFFSET,
+    RECORD,
+    RETURNED,
+    SEGMENT,
+    TOUCHED,
+    Segments,
+)
 
 
 class Arena(Stateful):
@@ -154,37 +37,25 @@ class Arena(Stateful):
         self._allocate(-(-limit // SEGMENT) + 1)
 
     def _allocate(self, count: int) -> None:
-        segments = lazy_zeros((count, SEGMENT), np.uint8, least=0)
+        data = lazy_zeros((count, SEGMENT), np.uint8, least=0)
         lists = [lazy_zeros((count,), np.int32) for _ in range(4)]
-        self._segments = segments
-        self._following, self._held = lists[:2]  # next of a string's; strings that touch it
-        self._free, self._returned = lists[2:]  # stacks: of free ones, of those given back
-        # Touched, free, current segment, offset in it, given back.
-        self._state = np.array([0, 0, -1, 0, 0])
+        self.segments = Segments(data, *lists, state=np.array([0, 0, -1, 0, 0]))
 
     def put(self, data: np.ndarray) -> np.ndarray:
         """Take in a string (uint8 [n], n > 0); where it lies, BLOB [1]."""
         blob = np.empty(1, BLOB)
-        _put(
-            data,
-            blob,
-            self._segments,
-            self._following,
-            self._held,
-            self._free,
-            self._returned,
-            self._state,
-        )
+        blob["size"] = len(data)
+        segments.put(data, blob, self.segments)
         return blob
 
     @property
     def limit(self) -> int:
         """Bytes of strings for which there is address space."""
-        return (len(self._held) - 1) * SEGMENT
+        return (len(self.segments.held) - 1) * SEGMENT
 
     def missing(self, size: int) -> int:
         """Bytes by which strings of `size` bytes together would let the arena grow."""
-        return self.bytes_of(max(0, self._segments_for(size) - int(self._state[1])))
+        return self.bytes_of(max(0, self._segments_for(size) - int(self.segments.state[FREE])))
 
     @staticmethod
     def bytes_of(segments: int) -> int:
@@ -193,55 +64,47 @@ class Arena(Stateful):
 
     def _segments_for(self, size: int) -> int:
         """Segments that would be begun."""
-        current, offset = int(self._state[2]), int(self._state[3])
+        current, offset = int(self.segments.state[CURRENT]), int(self.segments.state[OFFSET])
         room = SEGMENT - offset if current >= 0 else 0
         return max(0, -(-(size - room) // SEGMENT))
 
     def release(self, blobs: np.ndarray) -> None:
         """Let go of strings, BLOB [n]."""
-        _release(blobs, SEGMENT, self._following, self._held, self._free, self._state)
+        segments.release(blobs, self.segments)
 
     def gather(self, blobs: np.ndarray) -> np.ndarray:
         """The strings one after the other, uint8."""
         out = np.empty(int(blobs["size"].sum()), np.uint8)
-        _gather(blobs, self._segments, self._following, out)
+        segments.gather(blobs, self.segments, out)
         return out
 
     @property
     def occupied(self) -> int:
         """Bytes of the segments that hold something."""
-        return int(self._state[0] - self._state[1] - self._state[4]) * SEGMENT
+        touched, free, _, _, returned = self.segments.state.tolist()
+        return (touched - free - returned) * SEGMENT
 
     def repack(self, blobs: np.ndarray) -> np.ndarray:
         """Put all strings held (BLOB [n]) together anew, and return the segments that this frees to
         the system; where the strings lie then, BLOB [n]. Takes a second copy while it works."""
         data, moved = self.gather(blobs), blobs.copy()
         self.release(blobs)
-        _put_all(
-            data,
-            moved,
-            self._segments,
-            self._following,
-            self._held,
-            self._free,
-            self._returned,
-            self._state,
-        )
+        segments.put(data, moved, self.segments)
         self.give_back(self.limit, 0)
         return moved
 
     def clear(self) -> None:
         """Let go of everything."""
-        self._state[:] = 0, 0, -1, 0, 0
+        self.segments.state[:] = 0, 0, -1, 0, 0
 
     def state_views(self) -> State:
         """How the segments are used, without what they hold: `gather` gives that."""
-        touched, free, _, _, returned = self._state
+        a = self.segments
         return {
-            "arena.state": self._state,
-            "arena.following": self._following[:touched],
-            "arena.free": self._free[:free],
-            "arena.returned": self._returned[:returned],
+            "arena.state": a.state,
+            "arena.following": a.following[: a.state[TOUCHED]],
+            "arena.free": a.free[: a.state[FREE]],
+            "arena.returned": a.returned[: a.state[RETURNED]],
         }
 
     def check_state(self, state: State) -> None:
@@ -266,7 +129,7 @@ class Arena(Stateful):
         Raises:
             ValueError: there is no such place, or they are of another size.
         """
-        inside = (blobs["segment"] >= 0) & (blobs["segment"] < state["arena.state"][0])
+        inside = (blobs["segment"] >= 0) & (blobs["segment"] < state["arena.state"][TOUCHED])
         inside &= (blobs["offset"] >= 0) & (blobs["offset"] <= SEGMENT) & (blobs["size"] > 0)
         if not inside.all() or blobs["size"].sum(dtype=np.int64) != size:
             raise ValueError("the saved memory is damaged: no such strings")
@@ -288,8 +151,8 @@ class Arena(Stateful):
         Raises:
             UserError: the system has none; nothing was changed.
         """
-        touched = int(state["arena.state"][0])
-        if touched > len(self._held):  # it may pass a budget until it shrinks
+        touched = int(state["arena.state"][TOUCHED])
+        if touched > len(self.segments.held):  # it may pass a budget until it shrinks
             self._allocate(touched)
 
     def take_over(self, state: State) -> None:
@@ -299,53 +162,56 @@ class Arena(Stateful):
         evicted next hangs on both.
         """
         self.make_room(state)
-        self._state[:] = saved = state["arena.state"]
-        touched, free, _, _, returned = saved
-        self._held[:touched] = 0
+        a = self.segments
+        a.state[:] = state["arena.state"]
+        touched, free, _, _, returned = a.state
+        a.held[:touched] = 0
         # Of segments that nothing runs through, what stood there before is saved as well.
-        self._following[:touched] = np.clip(state["arena.following"], 0, max(0, touched - 1))
-        self._free[:free] = state["arena.free"]
-        self._returned[:returned] = state["arena.returned"]
+        a.following[:touched] = np.clip(state["arena.following"], 0, max(0, touched - 1))
+        a.free[:free], a.returned[:returned] = state["arena.free"], state["arena.returned"]
 
     def restore(self, blobs: np.ndarray, data: np.ndarray) -> None:
         """Put strings (uint8, one after the other) that `check_strings` let pass where they lay,
         BLOB [n]."""
-        _restore(data, blobs, self._segments, self._following, self._held)
+        segments.restore(data, blobs, self.segments)
 
     @property
     def nbytes(self) -> int:
         """Bytes held: all segments ever touched."""
-        return int(self._state[0] - self._state[4]) * SEGMENT + int(self._state[0]) * RECORD
+        touched, *_, returned = self.segments.state.tolist()
+        return (touched - returned) * SEGMENT + touched * RECORD
 
     def give_back(self, size: int, keep: int) -> int:
         """Return free segments of `size` bytes to the system, but none that strings of `keep`
         bytes would need; the bytes that it took."""
-        count = min(int(self._state[1]) - self._segments_for(keep), -(-size // SEGMENT))
+        a, state = self.segments, self.segments.state
+        count = min(int(state[FREE]) - self._segments_for(keep), -(-size // SEGMENT))
         given = 0
-        while given < count and give_back(self._segments, int(self._free[self._state[1] - 1]), 1):
-            self._state[1] -= 1
-            self._returned[self._state[4]] = self._free[self._state[1]]
-            self._state[4] += 1
+        # From the top of one stack to the other: what is free stays free if the system refuses.
+        while given < count and give_back(a.data, int(a.free[state[FREE] - 1]), 1):
+            state[FREE] -= 1
+            a.returned[state[RETURNED]] = a.free[state[FREE]]
+            state[RETURNED] += 1
             given += 1
         return given * SEGMENT
 
     @property
     def gives_back(self) -> bool:
         """Whether the system takes single segments back."""
-        return can_give_back(self._segments)
+        return can_give_back(self.segments.data)
 
     def check_valid(self, blobs: np.ndarray) -> None:
         """Assert that the strings held are `blobs`, and that every segment is held or free."""
-        touched, free, current, _, returned = self._state
+        a = self.segments
+        touched, free, current, _, returned = a.state
         held = np.zeros(touched, np.int32)
-        for segment in _segments_of(blobs, self._following):
+        for segment in _segments_of(blobs, a.following):
             held[segment] += 1
         unused = np.flatnonzero(held == 0)
         unused = unused[unused != current]
-        assert np.array_equal(held[held > 0], self._held[:touched][held > 0]), "a wrong count"
-        assert np.array_equal(
-            np.sort(np.concatenate([self._free[:free], self._returned[:returned]])), unused
-        ), "segments lost or free twice"
+        assert np.array_equal(held[held > 0], a.held[:touched][held > 0]), "a wrong count"
+        free_ones = np.sort(np.concatenate([a.free[:free], a.returned[:returned]]))
+        assert np.array_equal(free_ones, unused), "segments lost or free twice"
 
 
 def _segments_of(blobs: np.ndarray, following: np.ndarray) -> Iterator[int]:

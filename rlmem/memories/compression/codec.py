@@ -15,10 +15,8 @@ import numpy as np
 from numba import njit
 
 GAP = 4  # unchanged bytes that do not end a run: two heads cost as much
-REFERENCES = 8
 PREFIX = 4  # bytes of a stream before its heads: length of the heads (3 bytes), reference (1)
 ONE, EIGHT, LOWEST, STRIDE = np.uint64(1), np.uint64(8), np.uint64(255), np.uint64(8)
-OPEN = np.dtype([("head", np.int32), ("values", np.int32), ("reference", np.int32)])
 
 
 def longest_frame(size: int) -> int:
@@ -31,35 +29,6 @@ def longest_chunk(size: int) -> int:
     runs = min(65535, size // (GAP + 2) + 1)
     heads = 2 + 2 * runs + size // 255 + 1
     return min((2**24 - 1) // heads, (2**31 - 2**16) // longest_frame(size))
-
-
-@njit(cache=True)
-def mean_frame(chains: Any, ends: Any, longest: int) -> int:
-    """Bytes of a frame in the newest streams, rounded up; `longest` where there is none."""
-    size, count = 0, 0
-    for e in range(len(chains)):
-        if chains[e].chunk >= 0:
-            size += ends[e].head + ends[e].values
-            count += chains[e].position + 1
-    return min(longest, size // count + 1) if count else longest
-
-
-@njit(cache=True)
-def room_needed(
-    frames: np.ndarray, chains: Any, ends: Any, length: int, size: int
-) -> tuple[int, int]:
-    """Bytes by which so many frames more (int64 [E]) let the open streams grow, and bytes of the
-    streams that they close, if each frame takes `size` bytes."""
-    opened, closed = 0, 0
-    for e in range(len(frames)):
-        left = length - 1 - chains[e].position if chains[e].chunk >= 0 else 0
-        opened += min(frames[e], length) * size
-        if frames[e] >= left:
-            chunks = (frames[e] - left) // length
-            closed += chunks * (1 + PREFIX + length * size)
-            if left > 0:
-                closed += 1 + PREFIX + ends[e].head + ends[e].values + left * size
-    return opened, closed
 
 
 @njit(cache=True)
@@ -83,6 +52,7 @@ def _write_run(
     start: Any,
     end: Any,
 ) -> tuple[int, int]:
+    """Append the bytes [start, end) of a frame as a run that begins `skip` after the last one."""
     h = _write_number(head, h, skip)
     h = _write_number(head, h, end - start)
     for k in range(np.uint64(start), np.uint64(end)):
@@ -92,7 +62,7 @@ def _write_run(
 
 
 @njit(cache=True)
-def _encode(
+def encode(
     before: np.ndarray,
     words: np.ndarray,
     frame: np.ndarray,
@@ -103,10 +73,11 @@ def _encode(
 ) -> tuple[int, int]:
     """Append a frame to a stream: heads from h, values from v on; both ends."""
     h_first, v_first = h, v
-    h += 2
-    runs, position = 0, 0  # position: where the last run ended
-    start, end = -1, -1
+    h += 2  # room for the number of runs
+    runs, position = 0, 0  # position: where the last run that was written ended
+    start, end = -1, -1  # of the open run, which later changes may still lengthen
     w, count = np.uint64(0), np.uint64(len(words))
+    # Before each turn: what changed in the words before `w` is written or in the open run.
     while w < count:
         if w + STRIDE <= count:  # most of a frame is as it was
             any_changed = np.uint64(0)
@@ -115,13 +86,14 @@ def _encode(
             if any_changed == 0:
                 w += STRIDE
                 continue
+        # Something did, here or at the frame's end: byte by byte, the lowest first.
         for _ in range(min(STRIDE, count - w)):
             changed = before[w] ^ words[w]
             at = np.int64(8 * w)
             w += ONE
             while changed != 0:
                 if changed & LOWEST != 0:
-                    if start >= 0 and at - end > GAP:
+                    if start >= 0 and at - end > GAP:  # too far off to join the open run
                         h, v = _write_run(head, h, values, v, frame, start - position, start, end)
                         runs, position, start = runs + 1, end, at
                     elif start < 0:
@@ -132,13 +104,10 @@ def _encode(
     if start >= 0:
         h, v = _write_run(head, h, values, v, frame, start - position, start, end)
         runs += 1
+    # Longer than the frame, or more runs than their number has room for: the frame is one run.
     if (h - h_first) + (v - v_first) > len(frame) or runs > 65535:
-        h, v, runs = h_first + 2, v_first, 1
-        h = _write_number(head, h, 0)
-        h = _write_number(head, h, len(frame))
-        for k in range(len(frame)):
-            values[v] = frame[k]
-            v += 1
+        runs = 1
+        h, v = _write_run(head, h_first + 2, values, v_first, frame, 0, 0, len(frame))
     head[h_first] = runs & 255
     head[h_first + 1] = runs >> 8
     return h, v
@@ -155,7 +124,7 @@ def _read_number(head: np.ndarray, h: np.uint64) -> tuple[np.uint64, np.uint64]:
 
 
 @njit(cache=True)
-def _apply(
+def apply(
     frame: np.ndarray, head: np.ndarray, h: np.uint64, values: np.ndarray, v: np.uint64
 ) -> tuple[np.uint64, np.uint64]:
     """Turn the frame before into the next one in place; where its heads and values end.
@@ -164,7 +133,7 @@ def _apply(
     """
     runs = np.int64(head[h]) | np.int64(head[h + ONE]) << 8
     h += ONE + ONE
-    at = np.uint64(0)
+    at = np.uint64(0)  # before each run: where the one before ended
     for _ in range(runs):
         skip, h = _read_number(head, h)
         count, h = _read_number(head, h)
@@ -175,151 +144,3 @@ def _apply(
             at += ONE
             v += ONE
     return h, v
-
-
-@njit(cache=True)
-def _reference(words: np.ndarray, references: np.ndarray, known: np.ndarray) -> int:
-    """The reference frame nearest to a frame, which becomes one itself if none is near."""
-    best, fewest = 0, len(words) + 1
-    for r in range(known[0]):
-        different = 0
-        for w in range(len(words)):
-            different += references[r, w] != words[w]
-        if different < fewest:
-            best, fewest = r, different
-    if 4 * fewest > len(words) and known[0] < len(references):
-        best = known[0]
-        references[best] = words
-        known[0] += 1
-    return best
-
-
-@njit(cache=True)
-def encode_block(
-    step: int,
-    env: np.ndarray,
-    places: np.ndarray,
-    observation: np.ndarray,
-    following: np.ndarray,
-    length: int,
-    newest: np.ndarray,
-    references: np.ndarray,
-    known: np.ndarray,
-    heads: np.ndarray,
-    values: np.ndarray,
-    ends: Any,
-) -> int:
-    """Code the frames of a block from `step` on, up to the end or to a chunk's last frame.
-
-    Args:
-        places: int64 [2 N], of the observation and the next observation of each row; -1 is there.
-        observation, following: the frames, uint64 [N, words], padded with zeros.
-        newest: each environment's newest frame, uint64 [E, words]; kept up to date.
-        references, known: reference frames and their number.
-        heads, values: open streams, uint8 [E, ...]; ends: OPEN [E].
-
-    Returns:
-        The step after the last one done: when it coded a chunk's last frame, that of step - 1.
-    """
-    for at in range(step, len(places)):
-        if places[at] < 0:
-            continue
-        e, position = env[at >> 1], places[at] % length
-        now = following[at >> 1] if at & 1 else observation[at >> 1]
-        if position == 0:
-            reference = _reference(now, references, known)
-            ends[e].reference = reference
-            ends[e].head = 0
-            ends[e].values = 0
-            before = references[reference]
-        else:
-            before = newest[e]
-        h, v = _encode(
-            before, now, now.view(np.uint8), heads[e], ends[e].head, values[e], ends[e].values
-        )
-        ends[e].head = h
-        ends[e].values = v
-        for w in range(len(now)):
-            newest[e, w] = now[w]
-        if position == length - 1:
-            return at + 1
-    return len(places)
-
-
-@njit(cache=True)
-def open_stream(env: int, heads: np.ndarray, values: np.ndarray, ends: Any) -> np.ndarray:
-    """The stream of an environment's open chunk after one free byte, uint8."""
-    h, v = ends[env].head, ends[env].values
-    stream = np.empty(1 + PREFIX + h + v, np.uint8)
-    stream[1], stream[2], stream[3] = h & 255, h >> 8 & 255, h >> 16
-    stream[4] = ends[env].reference
-    stream[1 + PREFIX : 1 + PREFIX + h] = heads[env, :h]
-    stream[1 + PREFIX + h :] = values[env, :v]
-    return stream
-
-
-@njit(cache=True)
-def unique_chunks(places: np.ndarray, order: np.ndarray, length: int) -> np.ndarray:
-    """The chunks of the places, each once, in the order of `order`."""
-    found = np.empty(len(order), np.int64)
-    count = 0
-    for k in range(len(order)):
-        place = places[order[k]]
-        if place >= 0 and (count == 0 or found[count - 1] != place // length):
-            found[count] = place // length
-            count += 1
-    return found[:count]
-
-
-@njit(cache=True)
-def decode(
-    places: np.ndarray,
-    order: np.ndarray,
-    length: int,
-    envs: np.ndarray,
-    data: np.ndarray,
-    starts: np.ndarray,
-    references: np.ndarray,
-    heads: np.ndarray,
-    values: np.ndarray,
-    ends: Any,
-    out: np.ndarray,
-) -> None:
-    """Write the frames at `places` (int64 [n]; -1: zeros) into out, uint64 [n, words].
-
-    Args:
-        order: argsort of the places.
-        envs: environment of each of the chunks (`unique_chunks`).
-        data, starts: streams of the full chunks, and where each begins; -1: an open chunk.
-        references: uint64 [R, words].
-    """
-    words = np.empty(references.shape[1], np.uint64)
-    frame = words.view(np.uint8)
-    chunk, number, position = np.int64(-1), -1, -1
-    head, value = data, data
-    h, v = np.uint64(0), np.uint64(0)
-    for k in range(len(order)):
-        place = places[order[k]]
-        if place < 0:
-            for w in range(len(words)):
-                out[order[k], w] = 0
-            continue
-        if place // length != chunk:
-            chunk, number, position = place // length, number + 1, -1
-            if starts[number] < 0:
-                e = envs[number]
-                head, value, h, v = heads[e], values[e], np.uint64(0), np.uint64(0)
-                reference = ends[e].reference
-            else:
-                s = starts[number]
-                size = data[s] + np.int64(data[s + 1]) * 256 + np.int64(data[s + 2]) * 65536
-                head, value, h = data, data, np.uint64(s + PREFIX)
-                v = h + np.uint64(size)
-                reference = np.int32(data[s + 3])
-            for w in range(len(words)):
-                words[w] = references[reference, w]
-        while position < place % length:
-            h, v = _apply(frame, head, h, value, v)
-            position += 1
-        for w in range(len(words)):
-            out[order[k], w] = words[w]

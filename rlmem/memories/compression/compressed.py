@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from rlmem.memories.base.lazy import lazy_zeros
 from rlmem.memories.base.serialize import State
 from rlmem.memories.base.state import array_of
 from rlmem.memories.base.storage import Block
+from rlmem.memories.compression import chunks as coding
 from rlmem.memories.compression import codec
-from rlmem.memories.compression.arena import BLOB, SEGMENT, Arena
-from rlmem.memories.compression.packing import Packer
-from rlmem.memories.ring.checkpoint import RingLog, places_of
-from rlmem.memories.ring.ring import RingStorage, as_bytes
+from rlmem.memories.compression.chunks import OPEN, CodedChunks, as_words
+from rlmem.memories.compression.segments import BLOB, SEGMENT
+from rlmem.memories.ring.checkpoint import places_of
+from rlmem.memories.ring.ring import RingStorage
 from rlmem.registry import part
 
 
@@ -54,234 +54,166 @@ class CompressedFrameStorage(RingStorage):
 
     compresses = True
 
-    def __init__(
-        self,
-        capacity: int,
-        frame_shape: tuple[int, ...],
-        dtype: Any = np.uint8,
-        *,
-        level: int = -1,
-        **options: Any,
-    ) -> None:
-        super().__init__(capacity, frame_shape, dtype, **options)
-        self._size = int(np.prod(frame_shape)) * self.dtype.itemsize
-        words = -(-self._size // 8)
-        longest = codec.longest_chunk(8 * words)
+    def __init__(self, *sizes: Any, level: int = -1, **options: Any) -> None:
+        super().__init__(*sizes, **options)
+        self._size = int(np.prod(self.frame_shape)) * self.dtype.itemsize
+        padded = -(-self._size // 8) * 8
+        longest = codec.longest_chunk(padded)
         if self.chunk > longest:
             raise ValueError(
                 f"chunk={self.chunk}: too many frames of {self._size} bytes to be coded together; "
                 f"use chunk={longest} or less, or FrameStorage"
             )
-        self._newest = np.zeros((self.num_envs, words), np.uint64)
-        self._references = np.zeros((codec.REFERENCES, words), np.uint64)
-        self._known = np.zeros(1, np.int64)
-        # The worst case, of which little is ever touched: each sixth byte changed.
-        padded = 8 * words
-        self._values = lazy_zeros((self.num_envs, (self.chunk + 1) * padded), np.uint8)
-        self._heads = lazy_zeros((self.num_envs, (self.chunk + 1) * (padded // 2 + 16)), np.uint8)
-        self._ends = np.zeros(self.num_envs, codec.OPEN)
-        self._blobs = lazy_zeros((self._max_chunks,), BLOB)  # size 0: open or free
         self._longest = codec.longest_frame(padded)
-        worst = self._max_chunks * (self.chunk * self._longest + 64)
-        self._arena = Arena(worst if self.budget is None else min(worst, self.budget + SEGMENT))
-        self._packer = Packer(level)
+        limit = len(self.arrays.chunks) * (self.chunk * self._longest + 64)
+        if self.budget is not None:
+            limit = min(limit, self.budget + SEGMENT)
+        room = {"num_envs": self.num_envs, "limit": limit, "level": level}
+        coded = CodedChunks(len(self.arrays.chunks), self.chunk, self._size, **room)
+        self._coded = coded
+        self._open, self._arena, self._blobs = coded.open, coded.arena, coded.blobs
         self._layout = np.empty(0, BLOB)  # of full chunks that are being loaded, the oldest first
 
     kind = "compressed"
 
     def _tails(self) -> np.ndarray:
-        return self._newest.view(np.uint8)[:, : self._size]
+        return self._open.newest.view(np.uint8)[:, : self._size]
 
     def _put(self, block: Block, first: np.ndarray, ahead: np.ndarray, slot: int) -> None:
-        observation, following = map(as_words, (block.observation, block.next_observation))
         places = np.stack([first, ahead], 1).reshape(-1)
-        step = 0
-        while step < len(places):
-            step = codec.encode_block(
-                step,
-                block.env_id,
-                places,
-                observation,
-                following,
-                self.chunk,
-                self._newest,
-                self._references,
-                self._known,
-                self._heads,
-                self._values,
-                self._ends,
-            )
-            place, env = int(places[step - 1]), int(block.env_id[(step - 1) >> 1])
-            if place >= 0 and place % self.chunk == self.chunk - 1:
-                self._close(place // self.chunk, env)
-
-    def _close(self, chunk: int, env: int) -> None:
-        """Move a full chunk into the arena."""
-        data = codec.open_stream(env, self._heads, self._values, self._ends)
-        self._blobs[chunk : chunk + 1] = self._arena.put(self._packer.pack(data))
+        frames = map(as_words, (block.observation, block.next_observation))
+        self._coded.write(block.env_id, places, *frames)
 
     def _release(self, chunks: np.ndarray) -> None:
-        self._arena.release(self._blobs[chunks])
-        self._blobs["size"][chunks] = 0
+        self._coded.release(chunks)
 
     def _take(
         self, index: np.ndarray, last: np.ndarray, places: np.ndarray, out: np.ndarray
     ) -> None:
-        flat = places.reshape(-1)
-        order = np.argsort(flat)
-        chunks = codec.unique_chunks(flat, order, self.chunk)
-        data, starts = self._packer.unpack(self._arena, self._blobs[chunks])
-        content = out.reshape(len(flat), out.shape[2]).view(np.uint8)
-        whole = self._size % 8 == 0  # else frames are padded to whole words
-        words = (
-            content.view(np.uint64)
-            if whole
-            else np.empty((len(flat), self._newest.shape[1]), np.uint64)
-        )
-        codec.decode(
-            flat,
-            order,
-            self.chunk,
-            self._chunks["env"][chunks],
-            data,
-            starts,
-            self._references,
-            self._heads,
-            self._values,
-            self._ends,
-            words,
-        )
-        if not whole:
-            content[:] = words.view(np.uint8)[:, : self._size]
+        content = out.reshape(places.size, out.shape[2]).view(np.uint8)
+        self._coded.read(places.reshape(-1), self.arrays.chunks["env"], content)
 
     @property
     def gives_back(self) -> bool:
         return self._arena.gives_back
 
     @property
-    def _likely_frame(self) -> int:
+    def likely_frame(self) -> int:
         if not self.gives_back:  # no guess may be too low
             return self._longest
-        return codec.mean_frame(self._chains, self._ends, self._longest)
+        return coding.mean_frame(self.arrays.chains, self._open.ends, self._longest)
 
-    def _likely_bytes(self, frames: np.ndarray) -> tuple[int, int]:
-        size = self._likely_frame
-        return codec.room_needed(frames, self._chains, self._ends, self.chunk, size)
+    def likely_bytes(self, frames: np.ndarray) -> tuple[int, int]:
+        size = self.likely_frame
+        return coding.room_needed(frames, self.arrays.chains, self._open.ends, self.chunk, size)
 
-    def _growth(self, stored: int) -> int:
+    def growth(self, stored: int) -> int:
         growth = self._arena.missing(stored)
         if growth and not self.gives_back:  # leave room for what it could not give later
-            growth += self._opening(self._longest) + self._new_references
+            growth += self._opening(self._longest) + self._coded.new_references
         return growth
 
     def _opening(self, frame: int) -> int:
         """Bytes by which the open chunks grow until they are full, of frames of so many bytes."""
-        held = self._ends["head"].sum() + self._ends["values"].sum()
+        held = self._open.ends["head"].sum() + self._open.ends["values"].sum()
         return max(0, self.num_envs * self.chunk * frame - int(held))
 
     @property
-    def _new_references(self) -> int:
-        """Bytes of the references that are not yet known."""
-        return (codec.REFERENCES - int(self._known[0])) * self._references[0].nbytes
-
-    @property
-    def _least(self) -> int:
+    def least(self) -> int:
         return self.nbytes + self._to_come
 
     @property
-    def _spare(self) -> int:
+    def spare(self) -> int:
         """For what it comes to, and for open chunks that are full, of frames twice as long as
         now."""
-        return self._to_come + self._opening(min(self._longest, 2 * self._likely_frame))
+        return self._to_come + self._opening(min(self._longest, 2 * self.likely_frame))
 
     @property
     def _to_come(self) -> int:
         """All references, and a second segment, as the newest full chunks may lie across two."""
-        return self._new_references + max(0, self._arena.bytes_of(2) - self._arena.nbytes)
+        return self._coded.new_references + max(0, self._arena.bytes_of(2) - self._arena.nbytes)
 
-    def _give_back(self, size: int, keep: int) -> int:
+    def give_back(self, size: int, keep: int) -> int:
         return self._arena.give_back(size, keep)
 
     @property
-    def _chunk_bytes(self) -> int:
-        return super()._chunk_bytes + BLOB.itemsize
+    def chunk_bytes(self) -> int:
+        return super().chunk_bytes + BLOB.itemsize
 
     def _frame_bytes(self) -> dict[str, int]:
-        chunks = int(self._ring["chunks"][0])
+        chunks = int(self.arrays.head["chunks"])
         return {
             "frames": self._arena.nbytes + chunks * BLOB.itemsize,
             "open_chunks": int(
-                (self._ends["head"] + self._ends["values"]).sum()
-                + self._newest.nbytes
-                + self._known[0] * self._references[0].nbytes
-                + self._ends.nbytes
+                (self._open.ends["head"] + self._open.ends["values"]).sum()
+                + self._open.newest.nbytes
+                + self._coded.references.nbytes
+                + self._open.ends.nbytes
             ),
         }
 
     def _projected_frame_bytes(self, chunks: int) -> dict[str, int]:
         """At the size of the chunks so far; at most the frames as they are before the first."""
         held = self._frame_bytes()
-        sizes = self._blobs["size"][: int(self._ring["chunks"][0])]
+        sizes = self._blobs["size"][: int(self.arrays.head["chunks"])]
         closed = np.count_nonzero(sizes)
         mean = int(sizes.sum(dtype=np.int64)) / closed if closed else self.chunk * self._size
         held["frames"] = max(held["frames"], int(chunks * (mean + BLOB.itemsize)) + SEGMENT)
         return held
 
-    def _chunk_sizes(self, chunks: np.ndarray) -> np.ndarray:
+    def chunk_sizes(self, chunks: np.ndarray) -> np.ndarray:
         return self._blobs["size"][chunks].astype(np.int64)
 
-    def _chunk_data(self, chunks: np.ndarray) -> np.ndarray:
+    def chunk_data(self, chunks: np.ndarray) -> np.ndarray:
         return self._arena.gather(self._blobs[chunks])
 
-    def _load_chunk_data(self, chunks: np.ndarray, sizes: np.ndarray, data: np.ndarray) -> None:
+    def load_chunk_data(self, chunks: np.ndarray, sizes: np.ndarray, data: np.ndarray) -> None:
         blobs, self._layout = np.split(self._layout, [len(chunks)])
         self._arena.restore(blobs, np.ascontiguousarray(data))
         self._blobs[chunks] = blobs
 
-    def _import_layout(self, state: State) -> None:
+    def import_layout(self, state: State) -> None:
         self._arena.take_over(state)
         self._layout = np.array(state["blobs"])
 
-    def _export_open(self) -> dict[str, np.ndarray]:
-        ends = self._ends
+    def export_open(self) -> dict[str, np.ndarray]:
+        ends = self._open.ends
         streams = [
             part
             for env in range(self.num_envs)
             for part in (
-                self._heads[env, : ends["head"][env]],
-                self._values[env, : ends["values"][env]],
+                self._open.heads[env, : ends["head"][env]],
+                self._open.values[env, : ends["values"][env]],
             )
         ]
         return {
-            "newest": self._newest,
-            "references": self._references[: self._known[0]],
+            "newest": self._open.newest,
+            "references": self._coded.references,
             "open_ends": ends,
             "open_streams": np.concatenate(streams),
-            "blobs": self._blobs[RingLog(self).full()],
+            "blobs": self._blobs[self.arrays.full_chunks()],
             **self._arena.state_views(),
         }
 
-    def _import_open(self, state: State) -> None:
-        self._newest[:] = state["newest"]
-        references = state["references"]
-        self._known[0] = len(references)
-        self._references[: len(references)] = references
-        self._ends[:] = state["open_ends"]
+    def import_open(self, state: State) -> None:
+        self._open.newest[:] = state["newest"]
+        self._coded.take_references(state["references"])
+        self._open.ends[:] = state["open_ends"]
         streams, at = state["open_streams"], 0
         for env in range(self.num_envs):
-            for array, size in ((self._heads, "head"), (self._values, "values")):
-                count = int(self._ends[size][env])
+            for array, size in ((self._open.heads, "head"), (self._open.values, "values")):
+                count = int(self._open.ends[size][env])
                 array[env, :count] = streams[at : at + count]
                 at += count
 
-    def _check_frames(self, state: State, chains: np.ndarray, chunks: np.ndarray) -> None:
-        array_of(state, "newest", np.uint64, self._newest.shape)
-        references = array_of(state, "references", np.uint64, (-1, self._newest.shape[1]))
-        ends = array_of(state, "open_ends", codec.OPEN, (self.num_envs,))
-        inside = (ends["head"] >= 0) & (ends["head"] <= self._heads.shape[1])
-        inside &= (ends["values"] >= 0) & (ends["values"] <= self._values.shape[1])
+    def check_frames(self, state: State, chains: np.ndarray, chunks: np.ndarray) -> None:
+        array_of(state, "newest", np.uint64, self._open.newest.shape)
+        references = self._coded.check_references(state, "references")
+        ends = array_of(state, "open_ends", OPEN, (self.num_envs,))
+        inside = (ends["head"] >= 0) & (ends["head"] <= self._open.heads.shape[1])
+        inside &= (ends["values"] >= 0) & (ends["values"] <= self._open.values.shape[1])
         inside &= (ends["reference"] >= 0) & (ends["reference"] < max(1, len(references)))
-        if not inside.all() or len(references) > len(self._references):
+        if not inside.all():
             raise ValueError("the saved memory is damaged: no such streams of frames")
         size = int((ends["head"] + ends["values"]).sum(dtype=np.int64))
         array_of(state, "open_streams", np.uint8, (size,))
@@ -291,42 +223,33 @@ class CompressedFrameStorage(RingStorage):
         if not np.array_equal(blobs["size"], chunks["size"]):
             raise ValueError("the saved memory is damaged: chunks of another size")
 
-    def _make_room(self, state: State, chunks: int) -> None:
+    def make_room(self, state: State, chunks: int) -> None:
         self._arena.make_room(state)
 
-    def _least_loaded(self, state: State, chains: np.ndarray, chunks: np.ndarray) -> int:
+    def least_loaded(self, state: State, chains: np.ndarray, chunks: np.ndarray) -> int:
         blobs, ends = state["blobs"], state["open_ends"]
         # All full chunks can go but those that the newest stacks need.
         oldest = state["recent"][np.arange(len(chains)), self.stack - 1 - chains["depth"]]
         needed = chunks["ordinal"] >= (oldest // self.chunk)[chunks["env"]]
-        references = len(state["references"]) * self._references[0].nbytes
+        references = state["references"].nbytes
         opened = int((ends["head"] + ends["values"]).sum(dtype=np.int64)) + ends.nbytes
         held = self._arena.least_bytes(state, blobs[needed])
         held += places_of(chains) * BLOB.itemsize
-        return held + opened + references + self._newest.nbytes
+        return held + opened + references + self._open.newest.nbytes
 
-    def _empty(self) -> None:
-        used = int(self._ring["chunks"][0])
-        super()._empty()
-        if used:  # in the constructor of the base there is no more yet
-            self._arena.clear()
-            self._blobs["size"][:used] = 0
-            self._known[:] = 0
-            self._ends[:] = np.zeros(1, codec.OPEN)
+    def clear(self) -> None:
+        used = int(self.arrays.head["chunks"])
+        super().clear()
+        self._arena.clear()
+        self._blobs["size"][:used] = 0
+        self._open.known[:] = 0
+        self._open.ends[:] = np.zeros(1, OPEN)
 
     def check_valid(self) -> None:
         """The invariants of `RingStorage`, and that full chunks and the arena's strings agree."""
         super().check_valid()
-        full = RingLog(self).full()
+        full = self.arrays.full_chunks()
         assert (self._blobs["size"][full] > 0).all(), "a full chunk was not kept"
-        sizes = self._blobs["size"][: int(self._ring["chunks"][0])]
+        sizes = self._blobs["size"][: int(self.arrays.head["chunks"])]
         assert np.count_nonzero(sizes) == len(full), "a string of no chunk"
         self._arena.check_valid(self._blobs[full])
-
-
-def as_words(frames: np.ndarray) -> np.ndarray:
-    """The bytes of frames [N, ...] as uint64 [N, words], with zeros up to whole words."""
-    content = as_bytes(frames)
-    if content.shape[1] % 8:
-        content = np.pad(content, ((0, 0), (0, -content.shape[1] % 8)))
-    return content.view(np.uint64)

@@ -9,19 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rlmem.memories.compression.arena import BLOB, SEGMENT
-from rlmem.memories.gwr.records import (
-    EDGE,
-    EDGE_MARK,
-    ENDLESS,
-    HALF,
-    LINK_MARK,
-    MOST_RECORDS,
-    NODE,
-    NODE_MARK,
-    NODES,
-    MapArrays,
-)
+from rlmem.memories.compression.segments import BLOB, SEGMENT
+from rlmem.memories.gwr.records import BOOK, EDGE, ENDLESS, HALF, MOST_RECORDS, NODE, MapArrays
 
 if TYPE_CHECKING:
     from rlmem.memories.gwr.map import MapStorage
@@ -75,7 +64,7 @@ class MapBudget:
         edges = max(0, min(edges, left // (edge + 2 * link)))
         links = min(links, 2 * edges)
         left -= edges * edge + links * link
-        most = m.book[[NODE_MARK, LINK_MARK, EDGE_MARK]]
+        most = m.book[[BOOK.node_mark, BOOK.link_mark, BOOK.edge_mark]]
         made = inserted = nodes
         if exemplars is None:
             made = max(0, min(nodes, left // node))
@@ -83,7 +72,7 @@ class MapBudget:
             spare = 0
             if len(m.stamps):  # each new node takes the place of one, which may leave but a hole
                 spare = min(holes + nodes * exemplars.longest, self.limit // _SHARE)
-                most[0] = m.book[NODES]
+                most[0] = m.book[BOOK.nodes]
             while made and made * node + exemplars.growth(made) + spare > left:
                 made -= 1
             while inserted and made * node + exemplars.growth(inserted) > left:
@@ -93,5 +82,5 @@ class MapBudget:
         m.limits[3] = ENDLESS if exemplars is None else inserted
 
     def _left(self) -> int:
-        slots = self.slot_bytes * int(self.storage.arrays.book[EDGE_MARK])
+        slots = self.slot_bytes * int(self.storage.arrays.book[BOOK.edge_mark])
         return self.limit - sum(self.storage.footprint().values()) - slots

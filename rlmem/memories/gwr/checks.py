@@ -2,39 +2,22 @@
 
 import numpy as np
 
-from rlmem.memories.gwr.records import (
-    CLOCK,
-    EDGE_FREE,
-    EDGE_MARK,
-    EDGES,
-    GONE,
-    LINK_FREE,
-    LINK_MARK,
-    LINKS,
-    LIVE,
-    NODE_FREE,
-    NODE_MARK,
-    NODES,
-    REMOVED,
-    TOUCHED,
-    MapArrays,
-    first_coordinates,
-)
+from rlmem.memories.gwr.records import BOOK, GONE, LIVE, MapArrays, first_coordinates
 
 
 def check_map(m: MapArrays) -> None:
     """Assert that lists, counts, ages and free lists agree: O(nodes + links + edges)."""
-    nodes, halves = m.nodes[: m.book[NODE_MARK]], m.halves[: 2 * m.book[LINK_MARK]]
-    edges = m.edges[: m.book[EDGE_MARK]]
+    nodes, halves = m.nodes[: m.book[BOOK.node_mark]], m.halves[: 2 * m.book[BOOK.link_mark]]
+    edges = m.edges[: m.book[BOOK.edge_mark]]
     alive = m.alive[: len(nodes)]
-    _check_free(m, "node", nodes["link"], alive == GONE, NODES, NODE_FREE)
+    _check_free(m, "node", nodes["link"], alive == GONE, BOOK.nodes, BOOK.node_free)
     taken = halves["node"] >= 0
     assert np.array_equal(taken[::2], taken[1::2]), "half a link is free"
-    _check_free(m, "link", halves["next"][::2] // 2, ~taken[::2], LINKS, LINK_FREE)
-    _check_free(m, "edge", edges["out_next"], edges["count"] == 0, EDGES, EDGE_FREE)
+    _check_free(m, "link", halves["next"][::2] // 2, ~taken[::2], BOOK.links, BOOK.link_free)
+    _check_free(m, "edge", edges["out_next"], edges["count"] == 0, BOOK.edges, BOOK.edge_free)
     assert (edges["count"] >= 0).all(), "an edge has a negative count"
 
-    marks = m.book[[NODE_MARK, LINK_MARK, EDGE_MARK]]
+    marks = m.book[[BOOK.node_mark, BOOK.link_mark, BOOK.edge_mark]]
     assert (marks <= [len(m.alive), len(m.halves) // 2, len(m.edges)]).all(), "no such records"
     assert m.limits[0] <= len(m.alive), "more nodes than the capacity"
     assert (alive <= LIVE).all(), "a block was not closed"
@@ -52,16 +35,16 @@ def check_map(m: MapArrays) -> None:
         assert np.isin(m.terminal[: len(nodes)][live], (0, 1)).all(), "a node was never visited"
     if len(m.stamps):
         stamps = m.stamps[: len(nodes)][live]
-        assert ((stamps > 0) & (stamps <= m.book[CLOCK])).all(), "a visit is not of the past"
+        assert ((stamps > 0) & (stamps <= m.book[BOOK.clock])).all(), "a visit is not of the past"
         assert len(np.unique(stamps)) == len(stamps), "two nodes were visited at once"
-    assert m.book[REMOVED] == 0 or not len(m.removed), "exemplars of removed nodes are held"
+    assert m.book[BOOK.removed] == 0 or not len(m.removed), "exemplars of removed nodes are held"
     _check_links(nodes, halves, live)
     _check_edges(nodes, edges, live, by_nodes=len(m.terminal) > 0)
     held = edges["count"] > 0
     assert np.isfinite(edges["reward"][held]).all(), "a reward is not finite"
     assert np.isfinite(m.actions[: len(edges)][held]).all(), "an action is not finite"
 
-    touched = m.touched[: m.book[TOUCHED]]
+    touched = m.touched[: m.book[BOOK.touched]]
     assert len(np.unique(touched)) == len(touched), "the log names an edge twice"
     assert np.array_equal(np.sort(touched), np.flatnonzero(edges["dirty"])), "log and marks differ"
 

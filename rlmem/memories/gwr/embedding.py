@@ -10,7 +10,7 @@ the embedding of a moving average is the moving average of the embeddings.
 """
 
 import math
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -22,42 +22,51 @@ from rlmem.memories.base.state import Stateful, array_of, number_of
 from rlmem.registry import part
 
 
-class Embedding(Protocol):
-    """What `GWRWriter` asks of an embedding."""
+class Embedding(Stateful):
+    """Base of the spaces; `GWRWriter` asks for what is here.
+
+    Attributes:
+        dims: of the space.
+        scale_input: factor that brings an observation to [0, 1].
+        is_observation: the key is the observation, scaled.
+    """
 
     dims: int
+    scale_input: float
+    is_observation: ClassVar[bool] = False
 
     def embed(self, x: np.ndarray) -> np.ndarray:
         """Observations [n, *observation_shape] as float32 [n, dims]."""
-        ...
+        raise NotImplementedError
 
     def rotate(self, embedded: np.ndarray) -> None:
-        """Turn the space to the principal axes of embedded observations [n, dims]."""
-        ...
+        """Turn the space to the principal axes of embedded observations [n, dims]; or not."""
 
     def footprint(self) -> int:
         """Bytes held."""
-        ...
+        return 0
 
     def projected_footprint(self) -> int:
         """Bytes held once the space was turned."""
-        ...
+        return self.footprint()
 
     def state_views(self) -> State:
-        """What makes the same embedding again; see `Stateful`."""
-        ...
+        return {"dims": self.dims, "scale_input": self.scale_input}
 
     def check_state(self, state: State) -> None:
-        """See `Stateful`."""
-        ...
+        number_of(state, "scale_input", "map")
+        if number_of(state, "dims", "map") != self.dims:
+            raise UserError(
+                f"memory.embedding.dims={self.dims}: the saved map has {state['dims']}; give the "
+                "same"
+            )
 
     def take_over(self, state: State) -> None:
-        """Become the embedding of a state; see `Stateful`."""
-        ...
+        self.scale_input = float(state["scale_input"])
 
 
 @part("memory/map/embedding", "identity")
-class Identity(Stateful):
+class Identity(Embedding):
     """The observation, flattened and scaled.
 
     Args:
@@ -66,6 +75,11 @@ class Identity(Stateful):
     """
 
     is_observation: ClassVar[bool] = True
+
+    @classmethod
+    def suits(cls, spec: Any) -> bool:
+        """Whether `auto` takes it for such observations: vectors."""
+        return not RandomProjection.suits(spec)
 
     @classmethod
     def build(cls, settings: Any, needs: Needs) -> "Identity":
@@ -80,27 +94,9 @@ class Identity(Stateful):
         """Observations [n, *observation_shape] as float32 [n, dims], a copy."""
         return x.reshape(len(x), self.dims) * np.float32(self.scale_input)
 
-    def rotate(self, embedded: np.ndarray) -> None:
-        """The observation stays as it is."""
-
-    def footprint(self) -> int:
-        """Bytes held."""
-        return 0
-
-    projected_footprint = footprint
-
-    def state_views(self) -> State:
-        return {"dims": self.dims, "scale_input": self.scale_input}
-
-    def check_state(self, state: State) -> None:
-        _check_dims(self.dims, state)
-
-    def take_over(self, state: State) -> None:
-        self.scale_input = float(state["scale_input"])
-
 
 @part("memory/map/embedding", "random_projection")
-class RandomProjection(Stateful):
+class RandomProjection(Embedding):
     """A seeded projection of each frame to its part of the dimensions.
 
     Entries are +-sqrt(stack / dims), either with probability 1/2 (Achlioptas 2003,
@@ -117,7 +113,10 @@ class RandomProjection(Stateful):
         UserError: `dims` is no positive multiple of `stack`.
     """
 
-    is_observation: ClassVar[bool] = False
+    @classmethod
+    def suits(cls, spec: Any) -> bool:
+        """Whether `auto` takes it for such observations: pixels."""
+        return len(spec.observation_shape) == 3
 
     @classmethod
     def build(cls, settings: Any, needs: Needs) -> "RandomProjection":
@@ -166,24 +165,21 @@ class RandomProjection(Stateful):
         self._rotation = torch.from_numpy(np.ascontiguousarray(axes))
 
     def footprint(self) -> int:
-        """Bytes of the signs and of the rotation."""
         rotation = 0 if self._rotation is None else self._rotation.numel()
         return self._signs.numel() + 4 * rotation
 
     def projected_footprint(self) -> int:
-        """Bytes of the signs and of a rotation."""
         return self._signs.numel() + 4 * self.dims**2
 
     def state_views(self) -> State:
         """The rotation, and the seed and the constants that make the signs."""
-        state: dict[str, Any] = {"dims": self.dims, "scale_input": self.scale_input}
-        state |= {"seed": self.seed, "stack": self.stack}
+        state = {**super().state_views(), "seed": self.seed, "stack": self.stack}
         if self._rotation is not None:
             state["rotation"] = self._rotation.numpy()
         return state
 
     def check_state(self, state: State) -> None:
-        _check_dims(self.dims, state)
+        super().check_state(state)
         number_of(state, "seed", "map")
         if number_of(state, "stack", "map") != self.stack:
             raise UserError(f"env.stack={self.stack}: the saved map has {state['stack']}")
@@ -191,18 +187,10 @@ class RandomProjection(Stateful):
             array_of(state, "rotation", np.float32, (self.dims, self.dims), "map")
 
     def take_over(self, state: State) -> None:
-        """Take over a rotation and make the signs of a state's seed."""
+        # The signs are made again where the seed is another.
         wanted = int(state["seed"]), float(state["scale_input"])
         if wanted != (self.seed, self.scale_input):
             self.seed, self.scale_input = wanted
             self._signs = self._make_signs()
         rotation = state.get("rotation")
         self._rotation = None if rotation is None else torch.from_numpy(np.array(rotation))
-
-
-def _check_dims(dims: int, state: State) -> None:
-    number_of(state, "scale_input", "map")
-    if number_of(state, "dims", "map") != dims:
-        raise UserError(
-            f"memory.embedding.dims={dims}: the saved map has {state['dims']}; give the same"
-        )

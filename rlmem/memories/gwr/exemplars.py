@@ -10,12 +10,11 @@ import math
 
 import numpy as np
 
-from rlmem.memories.base.lazy import lazy_zeros
 from rlmem.memories.base.serialize import State
 from rlmem.memories.base.state import array_of
 from rlmem.memories.compression import codec
-from rlmem.memories.compression.arena import BLOB, RECORD, SEGMENT, Arena
-from rlmem.memories.compression.packing import Packer
+from rlmem.memories.compression.chunks import CodedChunks, as_words
+from rlmem.memories.compression.segments import BLOB, RECORD, SEGMENT
 
 _HOLES = 4 * SEGMENT  # bytes of holes that are never worth the work
 
@@ -39,47 +38,25 @@ class ExemplarStore:
         budget: int | None = None,
         level: int = -1,
     ) -> None:
-        self.stack, self._size = stack, math.prod(observation_shape) // stack
-        words = -(-self._size // 8)
-        self.longest = stack * codec.longest_frame(8 * words) + codec.PREFIX + 1
-        self._blobs = lazy_zeros((capacity,), BLOB)  # size 0: no such node
-        worst = capacity * self.longest * 5 // 4 + 2 * _HOLES
-        self._arena = Arena(worst if budget is None else min(worst, budget + 2 * _HOLES))
+        size = math.prod(observation_shape) // stack
+        self.longest = stack * codec.longest_frame(-(-size // 8) * 8) + codec.PREFIX + 1
+        limit = capacity * self.longest * 5 // 4 + 2 * _HOLES
+        limit = limit if budget is None else min(limit, budget + 2 * _HOLES)
+        # An observation is a chunk, which is written at once: one is open at a time.
+        self._coded = CodedChunks(capacity, stack, size, num_envs=1, limit=limit, level=level)
+        self._arena, self._blobs = self._coded.arena, self._coded.blobs
         self.size_held, self._mark = 0, 0  # bytes of strings; nodes that ever had one
-        self._packer = Packer(level)
-        self._references = np.zeros((codec.REFERENCES, words), np.uint64)
-        self._known = np.zeros(1, np.int64)
-        self._newest = np.zeros((1, words), np.uint64)
-        self._heads = np.zeros((1, (stack + 1) * (4 * words + 16)), np.uint8)
-        self._values = np.zeros((1, (stack + 1) * 8 * words), np.uint8)
-        self._ends = np.zeros(1, codec.OPEN)
         self._places = np.full((stack, 2), -1, np.int64)
-        self._places[:, 0] = np.arange(stack)
 
     def put(self, node: int, observation: np.ndarray) -> None:
         """Keep the observation (flat, uint8) of a new node in place of what was there."""
         self.release(np.array([node]))
-        frames = np.zeros((self.stack, 8 * self._newest.shape[1]), np.uint8)
-        frames[:, : self._size] = observation.reshape(self.stack, self._size)
-        words = frames.view(np.uint64)
-        codec.encode_block(
-            0,
-            np.zeros(self.stack, np.int64),
-            self._places.reshape(-1),
-            words,
-            words,
-            self.stack,
-            self._newest,
-            self._references,
-            self._known,
-            self._heads,
-            self._values,
-            self._ends,
-        )
-        stream = codec.open_stream(0, self._heads, self._values, self._ends)
-        string = self._packer.pack(stream)
-        self._blobs[node : node + 1] = self._arena.put(string)
-        self.size_held += len(string)
+        stack, places = len(self._places), self._places
+        # As each row's next frame: the last step is then the chunk's last frame.
+        places[:, 1] = node * stack + np.arange(stack)
+        words = as_words(observation.reshape(stack, -1))
+        self._coded.write(np.zeros(stack, np.int64), places.reshape(-1), words, words)
+        self.size_held += int(self._blobs["size"][node])
         self._mark = max(self._mark, node + 1)
 
     def release(self, nodes: np.ndarray) -> None:
@@ -87,9 +64,8 @@ class ExemplarStore:
         held = nodes[self._blobs["size"][nodes] > 0]
         if not len(held):
             return
-        self._arena.release(self._blobs[held])
         self.size_held -= int(self._blobs["size"][held].sum())
-        self._blobs["size"][held] = 0
+        self._coded.release(held)
         self.repack(self.size_held // 4 + _HOLES)
 
     def repack(self, holes: int) -> None:
@@ -100,49 +76,34 @@ class ExemplarStore:
 
     def get(self, nodes: np.ndarray) -> np.ndarray:
         """Observations of nodes (int [n]), uint8 [n, P]; each node is decoded once."""
-        unique, place = np.unique(nodes, return_inverse=True)
-        blobs = self._blobs[unique]
-        data, starts = self._packer.unpack(self._arena, blobs)
-        flat = np.arange(len(unique) * self.stack)
-        out = np.empty((len(flat), self._newest.shape[1]), np.uint64)
-        codec.decode(
-            flat,
-            flat,
-            self.stack,
-            np.zeros(len(unique), np.int64),
-            data,
-            starts,
-            self._references,
-            self._heads,
-            self._values,
-            self._ends,
-            out,
-        )
-        frames = out.view(np.uint8)[:, : self._size]
-        return frames.reshape(len(unique), -1)[place.reshape(-1)]
+        stack = len(self._places)
+        places = nodes.astype(np.int64)[:, None] * stack + np.arange(stack)
+        out = np.empty((places.size, self._coded.size), np.uint8)
+        self._coded.read(places.reshape(-1), None, out)
+        return out.reshape(len(nodes), stack * self._coded.size)
 
     @property
     def nbytes(self) -> int:
         """Bytes held, without the 12 a node that say where its string lies."""
-        return self._arena.nbytes + self._own_bytes(int(self._known[0]))
+        return self._arena.nbytes + self._own_bytes(self._coded.references.nbytes)
 
     def _own_bytes(self, references: int) -> int:
-        work = self._newest, self._heads, self._values, self._ends, self._places
-        return references * self._references[0].nbytes + sum(a.nbytes for a in work)
+        a = self._coded.open
+        work = a.newest, a.heads, a.values, a.ends, self._places
+        return references + sum(array.nbytes for array in work)
 
     def growth(self, count: int) -> int:
         """Bytes that so many observations more may take at the worst."""
         if not count:
             return 0
-        references = (codec.REFERENCES - int(self._known[0])) * self._references[0].nbytes
-        return int(self._arena.missing(count * self.longest) + references)
+        return int(self._arena.missing(count * self.longest) + self._coded.new_references)
 
     def projected(self, nodes: int) -> int:
         """Bytes held with so many strings as those so far; the longest before the first."""
         held = int(np.count_nonzero(self._blobs["size"][: self._mark]))
         size = nodes * (self.size_held // held if held else self.longest)
         segments = -(-size // SEGMENT)
-        return segments * (SEGMENT + RECORD) + self._own_bytes(codec.REFERENCES)
+        return segments * (SEGMENT + RECORD) + self._own_bytes(self._coded.open.references.nbytes)
 
     def clear(self) -> None:
         """Let go of everything; the references stay."""
@@ -156,7 +117,7 @@ class ExemplarStore:
         return {
             "exemplars.blobs": blobs,
             "exemplars.data": lambda: self._arena.gather(blobs),
-            "exemplars.references": self._references[: self._known[0]],
+            "exemplars.references": self._coded.references,
             **self._arena.state_views(),
         }
 
@@ -167,10 +128,7 @@ class ExemplarStore:
             ValueError: it does not fit.
         """
         blobs = array_of(state, "exemplars.blobs", BLOB, (nodes,), "map")
-        shape = (-1, self._references.shape[1])
-        references = array_of(state, "exemplars.references", np.uint64, shape, "map")
-        if len(references) > len(self._references):
-            raise ValueError("the saved map is damaged: too many reference frames")
+        self._coded.check_references(state, "exemplars.references", "map")
         size = int(blobs["size"].sum(dtype=np.int64))
         array_of(state, "exemplars.data", np.uint8, (size,), "map")
         self._arena.check_state(state)
@@ -180,9 +138,7 @@ class ExemplarStore:
         """Take over the strings and the references of a checked state."""
         self._arena.make_room(state)
         self.clear()
-        references = state["exemplars.references"]
-        self._known[0] = len(references)
-        self._references[: len(references)] = references
+        self._coded.take_references(state["exemplars.references"])
         blobs = np.array(state["exemplars.blobs"])
         self._blobs[: len(blobs)], self._mark = blobs, len(blobs)
         self.size_held = int(blobs["size"].sum())

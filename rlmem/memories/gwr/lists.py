@@ -10,28 +10,15 @@ In the signatures `m` is a `MapArrays`, `rule` a `Rule`.
 
 from numba import njit
 
-from rlmem.memories.gwr.records import (
-    EDGE_FREE,
-    EDGE_MARK,
-    EDGES,
-    GONE,
-    LINK_FREE,
-    LINK_MARK,
-    LINKS,
-    MADE,
-    NODE_FREE,
-    NODES,
-    PASSED,
-    REMOVED,
-    TOUCHED,
-)
+from rlmem.memories.gwr.records import BOOK, GONE, MADE, PASSED
 
 # For numba's cache: tests/memories/test_compiled_with.py says why, and what to write here.
-COMPILED_WITH = {"records": "387346d53947"}
+COMPILED_WITH = {"records": "1bc407679dc8"}
 
 
 @njit(cache=True)
 def _add_half(m, half, owner, other):
+    """Put a half-edge in front of its owner's list."""
     first = m.nodes[owner].link
     m.halves[half].node = other
     m.halves[half].next = first
@@ -45,13 +32,13 @@ def _add_half(m, half, owner, other):
 @njit(cache=True)
 def add_link(m, a, b):
     """Link two nodes that have no link, at age 0."""
-    half = m.book[LINK_FREE]
-    if half >= 0:
-        m.book[LINK_FREE] = m.halves[half].next
+    half = m.book[BOOK.link_free]
+    if half >= 0:  # free links are named by their even half, and listed through its pointer
+        m.book[BOOK.link_free] = m.halves[half].next
     else:
-        half = 2 * m.book[LINK_MARK]
-        m.book[LINK_MARK] += 1
-    m.book[LINKS] += 1
+        half = 2 * m.book[BOOK.link_mark]
+        m.book[BOOK.link_mark] += 1
+    m.book[BOOK.links] += 1
     _add_half(m, half, a, b)
     _add_half(m, half + 1, b, a)
 
@@ -67,6 +54,7 @@ def find_link(m, a, b):
 
 @njit(cache=True)
 def _remove_half(m, half):
+    """Close the gap that a half-edge leaves in its owner's list; its twin names the owner."""
     following, previous = m.halves[half].next, m.halves[half].prev
     if following >= 0:
         m.halves[following].prev = previous
@@ -82,25 +70,29 @@ def remove_link(m, half):
     _remove_half(m, half)
     _remove_half(m, half ^ 1)
     even = half - half % 2
+    # A node of -1 marks both as free. Only after the lists are closed: twins name owners.
     m.halves[even].node = -1
     m.halves[even + 1].node = -1
-    m.halves[even].next = m.book[LINK_FREE]
-    m.book[LINK_FREE] = even
-    m.book[LINKS] -= 1
+    m.halves[even].next = m.book[BOOK.link_free]
+    m.book[BOOK.link_free] = even
+    m.book[BOOK.links] -= 1
 
 
 @njit(cache=True)
 def _touch(m, edge):
+    """Enter an edge into the log, once between two drains: `dirty` says that it stands there."""
     if not m.edges[edge].dirty:
         m.edges[edge].dirty = PASSED
-        m.touched[m.book[TOUCHED]] = edge
-        m.book[TOUCHED] += 1
+        m.touched[m.book[BOOK.touched]] = edge
+        m.book[BOOK.touched] += 1
 
 
 @njit(cache=True)
 def visit_edge(m, source, target, entry, action, terminated, truncated, rule):
     """Count one passage of a temporal edge, made if it is not there; returns its position, -1
     where there is no room for one more."""
+    # Before each turn: no edge ahead of `edge` in the source's list is this one. Lists are short,
+    # as few nodes follow one.
     edge = m.nodes[source].out
     while edge >= 0:
         e = m.edges[edge]
@@ -114,6 +106,7 @@ def visit_edge(m, source, target, entry, action, terminated, truncated, rule):
             )
         ):
             e.count += 1
+            # Actions are equal here, or the newest counts (`node_terminals`).
             e.reward = rule.phi * entry.partial + (1.0 - rule.phi) * e.reward
             e.action = entry.action
             for k in range(action.shape[0]):
@@ -122,19 +115,22 @@ def visit_edge(m, source, target, entry, action, terminated, truncated, rule):
             _touch(m, edge)
             return edge
         edge = e.out_next
-    if m.book[EDGES] >= m.limits[2]:
+    if m.book[BOOK.edges] >= m.limits[2]:
         return -1
-    edge = m.book[EDGE_FREE]
+    # A freed record first: its `dirty` tells whether the log names it already. One that was never
+    # used holds anything.
+    edge = m.book[BOOK.edge_free]
     if edge >= 0:
-        m.book[EDGE_FREE] = m.edges[edge].out_next
+        m.book[BOOK.edge_free] = m.edges[edge].out_next
     else:
-        edge = m.book[EDGE_MARK]
-        m.book[EDGE_MARK] += 1
+        edge = m.book[BOOK.edge_mark]
+        m.book[BOOK.edge_mark] += 1
         m.edges[edge].dirty = 0
-    m.book[EDGES] += 1
+    m.book[BOOK.edges] += 1
     e = m.edges[edge]
     e.source, e.target, e.action, e.reward = source, target, entry.action, entry.partial
     e.count, e.steps, e.terminated, e.truncated = 1, entry.steps, terminated, truncated
+    # In front of both lists: what an agent did last it often does next.
     e.out_prev, e.out_next = -1, m.nodes[source].out
     e.in_prev, e.in_next = -1, m.nodes[target].into
     if e.out_next >= 0:
@@ -145,6 +141,7 @@ def visit_edge(m, source, target, entry, action, terminated, truncated, rule):
     m.nodes[target].into = edge
     m.actions[edge] = action
     _touch(m, edge)
+    # Also where the log has it as another's: who reads it learns that the one it knew is gone.
     m.edges[edge].dirty = MADE
     return edge
 
@@ -153,6 +150,7 @@ def visit_edge(m, source, target, entry, action, terminated, truncated, rule):
 def remove_edge(m, edge):
     """Take a temporal edge out; a count of 0 marks the free record."""
     e = m.edges[edge]
+    # Out of both lists: neighbours close the gap, or the node's head moves on.
     if e.out_next >= 0:
         m.edges[e.out_next].out_prev = e.out_prev
     if e.out_prev >= 0:
@@ -166,25 +164,27 @@ def remove_edge(m, edge):
     else:
         m.nodes[e.target].into = e.in_next
     e.count = 0
-    e.out_next = m.book[EDGE_FREE]
-    m.book[EDGE_FREE] = edge
-    m.book[EDGES] -= 1
+    e.out_next = m.book[BOOK.edge_free]
+    m.book[BOOK.edge_free] = edge
+    m.book[BOOK.edges] -= 1
     _touch(m, edge)
 
 
 @njit(cache=True)
 def remove_node(m, node):
     """Take a node out with its links and its temporal edges."""
+    # Each removal takes the head off a list, until none is left.
     while m.nodes[node].link >= 0:
         remove_link(m, m.nodes[node].link)
     while m.nodes[node].out >= 0:
         remove_edge(m, m.nodes[node].out)
     while m.nodes[node].into >= 0:
-        remove_edge(m, m.nodes[node].into)
+        remove_edge(m, m.nodes[node].into)  # an edge to itself went with the list before
     m.alive[node] = GONE
-    if m.book[REMOVED] < m.removed.shape[0]:
-        m.removed[m.book[REMOVED]] = node
-        m.book[REMOVED] += 1
-    m.nodes[node].link = m.book[NODE_FREE]
-    m.book[NODE_FREE] = node
-    m.book[NODES] -= 1
+    # What it stood for is let go later, outside compiled code (`keep_exemplars`).
+    if m.book[BOOK.removed] < m.removed.shape[0]:
+        m.removed[m.book[BOOK.removed]] = node
+        m.book[BOOK.removed] += 1
+    m.nodes[node].link = m.book[BOOK.node_free]
+    m.book[BOOK.node_free] = node
+    m.book[BOOK.nodes] -= 1

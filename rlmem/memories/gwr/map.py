@@ -14,42 +14,23 @@ lead from one node to another are two edges. Continuous actions are averaged wit
 Terminations stay exact, unless `node_terminals` keeps them as the released code does.
 """
 
-import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from tensordict import TensorDict
 
-from rlmem.errors import UserError
 from rlmem.memories.base.batch import Batch, as_tensordict
 from rlmem.memories.base.indexing import slots_of
 from rlmem.memories.base.serialize import State
-from rlmem.memories.base.storage import ReplayStorage
 from rlmem.memories.gwr.budget import MapBudget, record_bytes
 from rlmem.memories.gwr.checks import check_map
-from rlmem.memories.gwr.exemplars import ExemplarStore
-from rlmem.memories.gwr.records import (
-    EDGE_MARK,
-    EDGES,
-    LINK_MARK,
-    LINKS,
-    MADE,
-    MOST_RECORDS,
-    NODE_MARK,
-    NODES,
-    REMOVED,
-    TOUCHED,
-    clear,
-    empty_map,
-    first_coordinates,
-    reserve,
-)
+from rlmem.memories.gwr.graph import MapGraph
+from rlmem.memories.gwr.records import BOOK, MADE, clear, reserve
 from rlmem.memories.gwr.state import check_state, fill_map, read_map
 
 
-class MapStorage(ReplayStorage):
+class MapStorage(MapGraph):
     """Nodes, links and temporal edges of a GWR map; its items are the edges.
 
     `GWRWriter` fills it. The positions of the live edges have gaps where edges were removed, so
@@ -61,86 +42,18 @@ class MapStorage(ReplayStorage):
         dtype: of observations and prototypes: uint8 or float32.
         embedding_dims: dimensions d of the space in which distances are measured; None: float32
             observations are their own keys, and a node holds nothing beside its key.
-        contexts: K, context vectors a node (0: none, the paper: 4).
         num_actions: actions are 0 .. num_actions - 1; 0: they are continuous.
         action_shape: of a continuous action, (A,).
-        prototype: "moving": the average of what a node took in; "exemplar": its first observation,
-            for uint8 compressed without loss.
-        stack: frames along the first axis of a uint8 observation.
-        node_terminals: a node is terminal while each of its visits was, and an edge is known by
-            its nodes alone, the newest action and reward dominating (the released code).
-        evict: a full map lets go of the node that has gone longest without a visit; False: it
-            takes no more nodes.
-        budget: bytes that the memory may take, so that no address space is asked for beyond them.
+        stack: frames along the first axis of an observation, of which a transition brings one.
+        options: what nodes hold, and what a full map does.
 
     Raises:
         UserError: a size or the dtype cannot be used.
     """
 
-    def __init__(
-        self,
-        capacity: int,
-        observation_shape: Sequence[int],
-        dtype: Any,
-        embedding_dims: int | None,
-        *,
-        contexts: int = 0,
-        num_actions: int = 0,
-        action_shape: Sequence[int] = (),
-        prototype: str = "moving",
-        stack: int = 1,
-        node_terminals: bool = False,
-        evict: bool = False,
-        budget: int | None = None,
-    ) -> None:
-        if not 3 <= capacity <= MOST_RECORDS:
-            raise UserError(
-                f"memory.capacity={capacity}: a GWR map takes 3 to {MOST_RECORDS} nodes"
-            )
-        if contexts < 0:
-            raise UserError(f"memory.contexts={contexts}: give 0 (none) or more, the paper has 4")
-        if np.dtype(dtype) not in (np.dtype(np.uint8), np.dtype(np.float32)):
-            raise UserError(f"observations of dtype {dtype}: a GWR map takes uint8 or float32")
-        if (num_actions > 0) == (len(action_shape) > 0):
-            raise UserError(
-                f"num_actions={num_actions}, action_shape={tuple(action_shape)}: give one of them"
-            )
-        super().__init__(max_size=capacity)
-        self.capacity = capacity
-        self.observation_shape = tuple(observation_shape)
-        self.dtype = np.dtype(dtype)
-        size = math.prod(self.observation_shape)
-        self.keys_are_observations = embedding_dims is None
-        self.embedding_dims = size if embedding_dims is None else embedding_dims
-        if self.keys_are_observations and self.dtype != np.float32:
-            raise UserError("embedding_dims=None: only float32 observations are their own keys")
-        self.contexts = contexts
-        self.num_actions, self.action_shape = num_actions, tuple(action_shape)
-        self.prototype = prototype
-        compressed = prototype == "exemplar" and self.dtype == np.uint8
-        self.compresses = compressed
-        self.exemplars = (
-            ExemplarStore(capacity, self.observation_shape, stack, budget=budget)
-            if compressed
-            else None
-        )
-        self.arrays = empty_map(
-            capacity,
-            0 if compressed or self.keys_are_observations else capacity,
-            size,
-            self.dtype,
-            self.embedding_dims,
-            contexts=contexts,
-            action_dims=math.prod(self.action_shape) if self.action_shape else 0,
-            terminals=node_terminals,
-            stamps=evict,
-            removed=compressed,
-        )
-        self._budget: MapBudget | None = None
-        self._empty()
-
     unit = "nodes"
-    _settings = (*ReplayStorage._settings, "_budget")
+    _settings = (*MapGraph._settings, "_budget")
+    _budget: MapBudget | None = None
 
     @property
     def entries(self) -> int:
@@ -152,85 +65,12 @@ class MapStorage(ReplayStorage):
         """Sum of the counts of the live edges."""
         return int(self._edges["count"].sum(dtype=np.int64))
 
-    @property
-    def num_nodes(self) -> int:
-        """Live nodes."""
-        return int(self.arrays.book[NODES])
-
-    @property
-    def num_links(self) -> int:
-        """Live links."""
-        return int(self.arrays.book[LINKS])
-
-    @property
-    def num_edges(self) -> int:
-        """Live temporal edges."""
-        return int(self.arrays.book[EDGES])
-
     def __len__(self) -> int:
         return self.num_edges
-
-    def live_edges(self) -> np.ndarray:
-        """Positions of the live edges, int64 [num_edges], ascending."""
-        return np.flatnonzero(self._edges["count"])
 
     def locate(self, index: torch.Tensor) -> torch.Tensor:
         """Positions of the live edges `index` (int64, any shape, in [0, len)); O(edges)."""
         return torch.from_numpy(self.live_edges())[index]
-
-    def live_nodes(self) -> np.ndarray:
-        """Positions of the live nodes, int64 [num_nodes], ascending."""
-        return np.flatnonzero(self.arrays.alive[: self.arrays.book[NODE_MARK]])
-
-    def node_observations(self, nodes: np.ndarray) -> np.ndarray:
-        """Prototypes of live nodes (int [n]) as observations [n, *observation_shape]."""
-        if self.keys_are_observations:
-            rows = self.node_keys(nodes)
-        elif self.exemplars is not None:
-            rows = self.exemplars.get(nodes)
-        else:
-            rows = self.arrays.prototypes.take(nodes, axis=0)
-        return rows.reshape(-1, *self.observation_shape)
-
-    def node_keys(self, nodes: np.ndarray) -> np.ndarray:
-        """Where live nodes (int [n]) lie in the space of distances, float32 [n, d]."""
-        nodes = np.asarray(nodes)
-        return np.concatenate([first_coordinates(self.arrays, nodes), self.arrays.tails[nodes]], 1)
-
-    def node_contexts(self, nodes: np.ndarray) -> np.ndarray:
-        """Context vectors of live nodes (int [n]), float32 [n, K, d]."""
-        rows = self.arrays.contexts.reshape(self.capacity, self.contexts, self.embedding_dims)
-        return rows[nodes]
-
-    def keep_exemplars(self, born: np.ndarray, observations: np.ndarray) -> None:
-        """Take in what new nodes stand for and let go of what removed ones stood for.
-
-        Args:
-            born: int [n], the node that each observation made, -1 where it made none.
-            observations: uint8 [n, P].
-        """
-        if self.exemplars is None:
-            return
-        a = self.arrays
-        if a.book[REMOVED]:
-            self.exemplars.release(np.unique(a.removed[: a.book[REMOVED]]))
-            a.book[REMOVED] = 0
-        for row in np.flatnonzero(born >= 0).tolist():
-            if a.alive[born[row]]:
-                self.exemplars.put(int(born[row]), observations[row])
-
-    def link_pairs(self) -> np.ndarray:
-        """The two nodes of each live link, int64 [num_links, 2]."""
-        pairs = self.arrays.halves["node"][: 2 * self.arrays.book[LINK_MARK]].reshape(-1, 2)
-        return pairs[pairs[:, 0] >= 0].astype(np.int64)
-
-    def edge_table(self) -> np.ndarray:
-        """A copy of the live edges' records (EDGE [num_edges]): source, target, count and so on."""
-        return self._edges[self._edges["count"] > 0]
-
-    @property
-    def _edges(self) -> np.ndarray:
-        return self.arrays.edges[: self.arrays.book[EDGE_MARK]]
 
     def reserve(self, links: int, edges: int) -> None:
         """Make room for so many more links and edges: existing positions stay."""
@@ -304,13 +144,13 @@ class MapStorage(ReplayStorage):
     def contains(self, item: Any) -> Any:
         """Whether positions hold a live edge: bool array in the shape of `item`."""
         position = np.asarray(item, dtype=np.int64)
-        inside = (position >= 0) & (position < self.arrays.book[EDGE_MARK])
+        inside = (position >= 0) & (position < self.arrays.book[BOOK.edge_mark])
         return inside & (self.arrays.edges["count"][np.where(inside, position, 0)] > 0)
 
     @property
     def edge_positions(self) -> int:
         """Positions that ever held an edge: those from here on have none."""
-        return int(self.arrays.book[EDGE_MARK])
+        return int(self.arrays.book[BOOK.edge_mark])
 
     def counts(self, index: np.ndarray) -> np.ndarray:
         """Visits of edges, float64 [n]; 0 for a removed one."""
@@ -324,12 +164,12 @@ class MapStorage(ReplayStorage):
         """
         touched, made = self._touched()
         self.arrays.edges["dirty"][touched] = 0
-        self.arrays.book[TOUCHED] = 0
+        self.arrays.book[BOOK.touched] = 0
         return touched, made
 
     def _touched(self) -> tuple[np.ndarray, np.ndarray]:
         a = self.arrays
-        touched = a.touched[: a.book[TOUCHED]].astype(np.int64)
+        touched = a.touched[: a.book[BOOK.touched]].astype(np.int64)
         return touched, a.edges["dirty"][touched] == MADE
 
     def changes(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -345,7 +185,7 @@ class MapStorage(ReplayStorage):
     def footprint(self) -> dict[str, int]:
         """Component -> bytes held: all records up to the high-water marks, free ones as well."""
         book = self.arrays.book
-        marks = int(book[NODE_MARK]), int(book[LINK_MARK]), int(book[EDGE_MARK])
+        marks = int(book[BOOK.node_mark]), int(book[BOOK.link_mark]), int(book[BOOK.edge_mark])
         held = record_bytes(self.arrays, *marks)
         if self.exemplars is not None:
             held["prototypes"] += self.exemplars.nbytes
@@ -386,7 +226,7 @@ class MapStorage(ReplayStorage):
         """Take over a checked state; all its edges count as touched."""
         book = state["book"]
         self._empty()
-        self.reserve(int(book[LINK_MARK]), int(book[EDGE_MARK]))
+        self.reserve(int(book[BOOK.link_mark]), int(book[BOOK.edge_mark]))
         fill_map(state, self.arrays, self.exemplars)
 
     def check_valid(self) -> None:

@@ -4,42 +4,30 @@ Hafez, Immisch, Weber, Wermter 2023 (arXiv 2305.02054). Settings, checks and how
 into a number of nodes stand here; the map itself in `map`, growing it in `writer` and `step`.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from rlmem.errors import UserError, choose_from
+from rlmem.errors import UserError
 from rlmem.memories.base.build import MemorySettings, Needs
+from rlmem.memories.base.pictures import Picture, PictureContext, Table
 from rlmem.memories.gwr.embedding import Embedding
 from rlmem.memories.gwr.map import MapStorage
-from rlmem.memories.gwr.records import MOST_RECORDS
+from rlmem.memories.gwr.records import MOST_RECORDS, MapOptions
+from rlmem.memories.gwr.rule import RuleSettings
 from rlmem.memories.gwr.writer import GWRWriter
 from rlmem.memories.memory import ReplayMemory
 from rlmem.memories.replay import read_budget
-from rlmem.registry import find, part, parts
-from rlmem.settings import Range, Settings, part_of, setting
-
-
-def _scale(value: Any) -> str | None:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    fits = value == "auto" or (number and value in Range(0, above=True))
-    return None if fits else "auto or a number above 0"
+from rlmem.registry import check_name, find_suited, part
+from rlmem.settings import Settings, part_of, setting
 
 
 def _contexts(value: Any) -> str | None:
     fits = value == "auto" or (type(value) is int and value >= 0)
     return None if fits else "auto or a whole number from 0; the paper has 4"
-
-
-@dataclass(kw_only=True)
-class MetricSettings(Settings):
-    """The distance of the activity exp(-distance / scale)."""
-
-    scale: Any = setting(check=_scale)
-    scale_samples: int = setting(at_least=2)
 
 
 @dataclass(kw_only=True)
@@ -51,7 +39,7 @@ class EmbeddingSettings(Settings):
 
 
 @dataclass(kw_only=True)
-class GwrSettings(MemorySettings):
+class GwrSettings(RuleSettings, MemorySettings):
     """Grow When Required replay (Hafez et al. 2023)."""
 
     extends = "gwr"
@@ -60,19 +48,8 @@ class GwrSettings(MemorySettings):
     sampler: Any = part_of("memory/map/sampler")
     prototype: str = setting(choices=("auto", "moving", "exemplar"))
     contexts: Any = setting(check=_contexts)
-    links: bool = setting()
     terminals: str = setting(choices=("edge", "node"))
-    episodes: str = setting(choices=("apart", "joined"))
     eviction: str = setting(choices=("auto", "merge", "lru"))
-    context_beta: float = setting(at_least=0, at_most=1)
-    phi: float = setting(at_least=0, at_most=1)
-    tau_b: float = setting(at_least=0, at_most=1)
-    tau_n: float = setting(at_least=0, at_most=1)
-    kappa: float = setting(at_least=1)
-    eps_b: float = setting(at_least=0, at_most=1)
-    eps_n: float = setting(at_least=0, at_most=1)
-    max_age: int = setting(at_least=1)
-    metric: MetricSettings = setting()
     embedding: EmbeddingSettings = setting()
 
 
@@ -85,7 +62,7 @@ class Map:
 class GwrMemory:
     """A map of states that grows when required."""
 
-    is_map = True
+    thresholds = True  # `threshold.*` are its keys
 
     @classmethod
     def check(cls, settings: GwrSettings, run: Any) -> None:
@@ -102,10 +79,7 @@ class GwrMemory:
                 f"agent.n_step={run.agent.n_step}: memory.terminals={settings.terminals} and "
                 f"memory.episodes={settings.episodes} have edges of one step; use agent.n_step=1"
             )
-        embeddings = {"auto", *parts("memory/map/embedding")}
-        if (kind := settings.embedding.kind) not in embeddings:
-            ending = choose_from(kind, embeddings)
-            raise UserError(f"memory.embedding.kind={kind}: no such embedding{ending}")
+        check_name("memory/map/embedding", settings.embedding.kind, "memory.embedding.kind")
         samples = settings.metric.scale_samples
         measured = settings.metric.scale == "auto" and run.env.part.cls.images
         if measured and samples >= run.trainer.max_env_steps:
@@ -127,6 +101,13 @@ class GwrMemory:
             return make(settings.capacity)
         return _largest(make, read_budget(settings.budget))
 
+    @staticmethod
+    def pictures(memory: ReplayMemory, context: PictureContext) -> Iterable[Picture | Table]:
+        """See `rlmem.memories.base.pictures`."""
+        from rlmem.memories.gwr.pictures import map_pictures
+
+        return map_pictures(memory, context)
+
 
 def _make(
     settings: GwrSettings, needs: Needs, capacity: int, budget: int | None = None
@@ -134,17 +115,16 @@ def _make(
     """The map of so many nodes, with what `auto` stands for decided by the observations."""
     spec = needs.spec
     shape, pixels = spec.observation_shape, len(spec.observation_shape) == 3
-    scale, contexts, prototype = settings.metric.scale, settings.contexts, settings.prototype
-    if scale == "auto" and not pixels:
-        scale = 1.0  # the paper's: its thresholds are of unscaled vectors
+    metric, contexts, prototype = settings.metric, settings.contexts, settings.prototype
+    if metric.scale == "auto" and not pixels:
+        metric = replace(metric, scale=1.0)  # the paper's: its thresholds are of unscaled vectors
     if contexts == "auto":  # a stack of frames holds its past
         contexts = 0 if pixels else 4
     if prototype == "auto":  # an average of frames does not compress
         prototype = "exemplar" if pixels else "moving"
-    kind = settings.embedding.kind
-    if kind == "auto":
-        kind = "random_projection" if pixels else "identity"
-    space = find("memory/map/embedding", kind, "memory.embedding.kind").cls
+    space = find_suited(
+        "memory/map/embedding", settings.embedding.kind, "memory.embedding.kind", spec
+    ).cls
     embedding: Embedding = space.build(settings.embedding, needs)
     own_keys = space.is_observation and spec.dtype == np.float32 and spec.input_scale == 1.0
     storage = MapStorage(
@@ -152,35 +132,25 @@ def _make(
         shape,
         spec.dtype,
         None if own_keys else embedding.dims,
-        contexts=contexts,
         num_actions=spec.num_actions,
         action_shape=spec.action_shape,
-        prototype=prototype,
         stack=spec.stack,
-        node_terminals=settings.terminals == "node",
-        evict=_evicts(settings),
-        budget=budget,
+        options=MapOptions(
+            contexts=contexts,
+            prototype=prototype,
+            node_terminals=settings.terminals == "node",
+            evict=_evicts(settings),
+            budget=budget,
+        ),
     )
     writer = GWRWriter(
         needs.threshold.activation,
         needs.threshold.habituation,
-        stack=spec.stack,
-        num_envs=spec.num_envs,
         embedding=embedding,
-        eps_b=settings.eps_b,
-        eps_n=settings.eps_n,
-        tau_b=settings.tau_b,
-        tau_n=settings.tau_n,
-        kappa=settings.kappa,
-        max_age=settings.max_age,
-        context_beta=settings.context_beta,
-        phi=settings.phi,
-        metric_scale=scale,
-        scale_samples=settings.metric.scale_samples,
+        num_envs=spec.num_envs,
         n_step=needs.n_step,
         gamma=needs.gamma,
-        links=settings.links,
-        joined=settings.episodes == "joined",
+        rule=replace(settings, metric=metric),
         seed=needs.seed,
     )
     sampler = settings.sampler.build(needs, storage.projected_edges)

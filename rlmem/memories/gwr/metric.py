@@ -36,7 +36,7 @@ class MapMetric:
         >>> import numpy as np
         >>> from rlmem.memories import GWRWriter, Identity, MapStorage, ReplayMemory, VisitSampler
         >>> storage = MapStorage(100, (4,), np.float32, embedding_dims=4, num_actions=2)
-        >>> writer = GWRWriter(0.9, 0.8, stack=1, num_envs=1, embedding=Identity((4,)))
+        >>> writer = GWRWriter(0.9, 0.8, embedding=Identity((4,)))
         >>> memory = ReplayMemory(storage, VisitSampler(), writer, seed=0)
         >>> states = np.random.default_rng(0).normal(size=(51, 4)).astype(np.float32)
         >>> never = np.zeros((50, 1), bool)
@@ -54,10 +54,10 @@ class MapMetric:
         if not len(self.nodes) or writer.scale is None:
             raise UserError(
                 "the map has no nodes yet: memory.metric.scale=auto looks at "
-                f"{writer.scale_samples:,} observations before the first one"
+                f"{writer.rule.metric.scale_samples:,} observations before the first one"
             )
         self.scale, self.contexts = writer.scale, storage.contexts
-        self.context_beta = writer.context_beta
+        self.context_beta = writer.rule.context_beta
         self._embedding = writer.embedding
         alphas = np.exp(-np.arange(self.contexts + 1.0))
         self.alphas = alphas / alphas.sum()

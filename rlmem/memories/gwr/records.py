@@ -1,5 +1,7 @@
 """The records of a GWR map, its arrays, and the work space of its search."""
 
+from collections import namedtuple
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -21,11 +23,13 @@ EDGE = np.dtype(
         *(("out_next", _I4), ("out_prev", _I4), ("in_next", _I4), ("in_prev", _I4)),
     ]
 )
-# Places in `book`: live records, records ever used (high-water mark), head of the free list; the
-# logs' lengths; presentations so far.
-NODES, NODE_MARK, NODE_FREE = 0, 1, 2
-LINKS, LINK_MARK, LINK_FREE = 3, 4, 5
-EDGES, EDGE_MARK, EDGE_FREE, TOUCHED, CLOCK, REMOVED = 6, 7, 8, 9, 10, 11
+# Places in `book`: of each kind of record the live ones, those ever used (high-water mark) and the
+# head of the free list; the logs' lengths; presentations so far.
+BOOK = namedtuple(
+    "BOOK",
+    "nodes node_mark node_free links link_mark link_free edges edge_mark edge_free "
+    "touched clock removed",
+)(*range(12))
 GONE, LIVE, LIVE_CHANGED = 0, 1, 2  # `alive` of a node; the last only while a block is walked
 PASSED, MADE = 1, 2  # `dirty` of an edge since the last drain
 UNSEEN = -1  # `terminal` of a node that no observation has come to yet
@@ -65,37 +69,56 @@ class MapArrays(NamedTuple):
     limits: np.ndarray  # int64 [4], most live nodes, links and edges for now; insertions left
 
 
+@dataclass(frozen=True, kw_only=True)
+class MapOptions:
+    """What the nodes of a map hold, and what it does when it is full.
+
+    Attributes:
+        contexts: K, context vectors a node (0: none, the paper: 4).
+        prototype: "moving": the average of what a node took in; "exemplar": its first observation,
+            for uint8 compressed without loss.
+        node_terminals: a node is terminal while each of its visits was, and an edge is known by
+            its nodes alone, the newest action and reward dominating (the released code).
+        evict: a full map lets go of the node that has gone longest without a visit; False: it
+            takes no more nodes.
+        budget: bytes that the memory may take, so that no address space is asked for beyond them.
+    """
+
+    contexts: int = 0
+    prototype: str = "moving"
+    node_terminals: bool = False
+    evict: bool = False
+    budget: int | None = None
+
+
 def empty_map(
     capacity: int,
-    prototypes: int,
-    size: int,
-    dtype: np.dtype,
     dims: int,
-    *,
-    contexts: int,
+    prototypes: tuple[int, int],
+    dtype: np.dtype,
     action_dims: int,
-    terminals: bool,
-    stamps: bool,
+    options: MapOptions,
+    *,
     removed: bool,
 ) -> MapArrays:
-    """The arrays of a map without nodes; `clear` sets its book.
+    """The arrays of a map without nodes.
 
     Args:
         capacity: most nodes.
-        prototypes: as many are held as rows of `size` values of `dtype`.
-        dims: of the keys and of each of the `contexts` vectors.
-        terminals, stamps, removed: whether these arrays are wanted.
+        dims: of the keys and of each of the context vectors.
+        prototypes: how many are held as such, and of how many values of `dtype`.
+        removed: whether removed nodes are listed.
     """
     width = min(HEAD, dims)
-    return MapArrays(
-        prototypes=lazy_zeros((prototypes, size), dtype, huge=True),
+    m = MapArrays(
+        prototypes=lazy_zeros(prototypes, dtype, huge=True),
         heads=lazy_zeros((-(-capacity // TILE), width, TILE), _F4),
         tails=lazy_zeros((capacity, dims - width), _F4),
-        contexts=lazy_zeros((capacity * contexts, dims), _F4),
+        contexts=lazy_zeros((capacity * options.contexts, dims), _F4),
         alive=lazy_zeros((capacity,), _U1),
         nodes=lazy_zeros((capacity,), NODE),
-        terminal=lazy_zeros((capacity if terminals else 0,), np.int8),
-        stamps=lazy_zeros((capacity if stamps else 0,), np.int64),
+        terminal=lazy_zeros((capacity if options.node_terminals else 0,), np.int8),
+        stamps=lazy_zeros((capacity if options.evict else 0,), np.int64),
         halves=np.empty(2 * _FIRST_RECORDS, HALF),
         edges=np.empty(_FIRST_RECORDS, EDGE),
         actions=np.empty((_FIRST_RECORDS, action_dims), _F4),
@@ -104,6 +127,8 @@ def empty_map(
         book=np.empty(12, np.int64),
         limits=np.array([capacity, MOST_RECORDS, MOST_RECORDS, ENDLESS]),
     )
+    clear(m)
+    return m
 
 
 def first_coordinates(m: MapArrays, nodes: np.ndarray) -> np.ndarray:
@@ -114,22 +139,22 @@ def first_coordinates(m: MapArrays, nodes: np.ndarray) -> np.ndarray:
 def clear(m: MapArrays) -> None:
     """Set the book of a map without nodes, links and edges."""
     m.book[:] = 0
-    m.book[[NODE_FREE, LINK_FREE, EDGE_FREE]] = -1
+    m.book[[BOOK.node_free, BOOK.link_free, BOOK.edge_free]] = -1
 
 
 def reserve(m: MapArrays, links: int, edges: int) -> MapArrays:
     """The map with room for so many more links and edges: existing positions stay."""
-    missing = links - (len(m.halves) // 2 - int(m.book[LINKS]))
+    missing = links - (len(m.halves) // 2 - int(m.book[BOOK.links]))
     if missing > 0:
         size = 2 * (len(m.halves) // 2 + max(missing, len(m.halves) // 4))
-        m = m._replace(halves=_grown(m.halves, size, 2 * m.book[LINK_MARK]))
-    missing = edges - (len(m.edges) - int(m.book[EDGES]))
+        m = m._replace(halves=_grown(m.halves, size, 2 * int(m.book[BOOK.link_mark])))
+    missing = edges - (len(m.edges) - int(m.book[BOOK.edges]))
     if missing > 0:
         size = len(m.edges) + max(missing, len(m.edges) // 2)
         m = m._replace(
-            edges=_grown(m.edges, size, m.book[EDGE_MARK]),
-            actions=_grown(m.actions, size, m.book[EDGE_MARK]),
-            touched=_grown(m.touched, size, m.book[TOUCHED]),
+            edges=_grown(m.edges, size, int(m.book[BOOK.edge_mark])),
+            actions=_grown(m.actions, size, int(m.book[BOOK.edge_mark])),
+            touched=_grown(m.touched, size, int(m.book[BOOK.touched])),
         )
     return m
 
@@ -138,6 +163,15 @@ def _grown(array: np.ndarray, size: int, used: int) -> np.ndarray:
     grown = np.empty((size, *array.shape[1:]), array.dtype)
     grown[:used] = array[:used]
     return grown
+
+
+class Shown(NamedTuple):
+    """Observations as the kernels present them to a map."""
+
+    events: np.ndarray  # EVENT [M], one an observation
+    actions: np.ndarray  # float32 [M, A]
+    x: np.ndarray  # observations [M, P] in the prototypes' dtype
+    z: np.ndarray  # their embeddings, float32 [M, d]
 
 
 class SearchArrays(NamedTuple):

@@ -89,7 +89,6 @@ class UniformEdgeSampler(ReplaySampler):
         return 16
 
     def footprint(self) -> dict[str, int]:
-        """Component -> bytes held."""
         return {"sampler_tree": self._tree.footprint()}
 
     def projected_footprint(self) -> dict[str, int]:
@@ -192,7 +191,6 @@ class PrioritizedEdgeSampler(PrioritizedSampler):
         self._largest = 1.0
 
     def projected_footprint(self) -> dict[str, int]:
-        """Component -> bytes held with `expected_edges` edges."""
         return {"priorities": 16 * max(self.expected_edges or 1, self._tree.used)}
 
     @property

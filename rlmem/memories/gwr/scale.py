@@ -11,7 +11,7 @@ from rlmem.errors import UserError
 from rlmem.memories.base.serialize import State
 from rlmem.memories.base.state import Stateful, array_of, number_of
 from rlmem.memories.gwr.records import CHUNK, columns
-from rlmem.memories.gwr.streams import EVENT, push_frames
+from rlmem.memories.gwr.streams import EVENT, Arrivals, push_frames
 
 _PAIRS = 10_000
 
@@ -33,34 +33,23 @@ class WarmUp(Stateful):
         self.size, self.count = size, 0
 
     @property
-    def events(self) -> np.ndarray:
-        """EVENT [n], those kept so far; `row` says which frame is theirs."""
-        return self._events[: self.count]
+    def kept(self) -> Arrivals:
+        """The observations kept so far, each with a frame of its own."""
+        frames = self._frames[: self.count]
+        return Arrivals(self._events[: self.count], self._vectors[: self.count], frames, frames)
 
-    @property
-    def frames(self) -> np.ndarray:
-        """Their frames [n, frame]."""
-        return self._frames[: self.count]
-
-    @property
-    def vectors(self) -> np.ndarray:
-        """The continuous actions before them, float32 [n, A]."""
-        return self._vectors[: self.count]
-
-    def take(
-        self, events: np.ndarray, vectors: np.ndarray, first: np.ndarray, following: np.ndarray
-    ) -> int:
-        """Keep observations as long as any are wanted; how many were taken."""
-        taken = events[: self.size - self.count]
+    def take(self, shown: Arrivals) -> Arrivals:
+        """Keep observations as long as any are wanted; those that were not taken."""
+        taken = shown.events[: self.size - self.count]
         new = slice(self.count, self.count + len(taken))
-        starts = taken["start"].astype(bool)[:, None]
-        self._frames[new] = np.where(starts, first[taken["row"]], following[taken["row"]])
-        self._vectors[new] = vectors[: len(taken)]
+        starts, row = taken["start"].astype(bool)[:, None], taken["row"]
+        self._frames[new] = np.where(starts, shown.first[row], shown.following[row])
+        self._vectors[new] = shown.actions[: len(taken)]
         self._events[new] = taken
         self._events["row"][new] = np.arange(new.start, new.stop)
         self._events["slot"][new] = -1
         self.count = new.stop
-        return len(taken)
+        return shown.part(slice(len(taken), None))
 
     def embed(self, stacks: np.ndarray, embed: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
         """What is kept, in the space of distances, float32 [n, d].
@@ -70,7 +59,7 @@ class WarmUp(Stateful):
         """
         rows = []
         for start in range(0, self.count, CHUNK):
-            chunk = self.events[start : start + CHUNK]
+            chunk = self.kept.events[start : start + CHUNK]
             out = np.empty((len(chunk), stacks.shape[1]), stacks.dtype)
             push_frames(chunk, self._frames, self._frames, stacks, out)
             rows.append(embed(out))
@@ -79,7 +68,7 @@ class WarmUp(Stateful):
     @property
     def nbytes(self) -> int:
         """Bytes of what is kept."""
-        return self.events.nbytes + self.frames.nbytes + self.vectors.nbytes
+        return sum(array.nbytes for array in self.kept[:3])
 
     @property
     def longest(self) -> int:
@@ -88,8 +77,9 @@ class WarmUp(Stateful):
 
     def state_views(self) -> State:
         """What is kept."""
-        kept = {"warm": self.count, "warm_frames": self.frames, "warm_vectors": self.vectors}
-        return kept | columns("warm_events", self.events)
+        kept = self.kept
+        state = {"warm": self.count, "warm_frames": kept.first, "warm_vectors": kept.actions}
+        return state | columns("warm_events", kept.events)
 
     def check_state(self, state: State) -> None:
         count = int(number_of(state, "warm", "writer"))
@@ -105,9 +95,9 @@ class WarmUp(Stateful):
 
     def take_over(self, state: State) -> None:
         self.count = int(state["warm"])
-        self.frames[:] = state["warm_frames"]
-        self.vectors[:] = state["warm_vectors"]
-        for field, column in columns("warm_events", self.events).items():
+        kept = self.kept
+        kept.first[:], kept.actions[:] = state["warm_frames"], state["warm_vectors"]
+        for field, column in columns("warm_events", kept.events).items():
             column[:] = state[field]
 
 

@@ -8,18 +8,7 @@ from rlmem.errors import UserError
 from rlmem.memories.base.serialize import State
 from rlmem.memories.base.state import array_of
 from rlmem.memories.gwr.exemplars import ExemplarStore
-from rlmem.memories.gwr.records import (
-    EDGE_MARK,
-    LINK_MARK,
-    MADE,
-    MOST_RECORDS,
-    NODE_MARK,
-    PASSED,
-    TILE,
-    TOUCHED,
-    MapArrays,
-    columns,
-)
+from rlmem.memories.gwr.records import BOOK, MADE, MOST_RECORDS, PASSED, TILE, MapArrays, columns
 
 FORMAT = 4  # of a saved map
 _BY_NODE = ("prototypes", "tails", "contexts", "alive", "terminal", "stamps")
@@ -31,7 +20,7 @@ _HINT = (
 
 def read_map(m: MapArrays, exemplars: ExemplarStore | None) -> State:
     """Views of the used parts; records go field by field ("edges.reward")."""
-    nodes, edges = int(m.book[NODE_MARK]), int(m.book[EDGE_MARK])
+    nodes, edges = int(m.book[BOOK.node_mark]), int(m.book[BOOK.edge_mark])
     depth = len(m.contexts) // len(m.alive)
     state: dict[str, Any] = {
         "format": FORMAT,
@@ -46,7 +35,7 @@ def read_map(m: MapArrays, exemplars: ExemplarStore | None) -> State:
         "book": m.book,
     }
     state |= columns("nodes", m.nodes[:nodes])
-    state |= columns("halves", m.halves[: 2 * int(m.book[LINK_MARK])])
+    state |= columns("halves", m.halves[: 2 * int(m.book[BOOK.link_mark])])
     state |= columns("edges", m.edges[:edges])
     if exemplars is not None:
         state |= exemplars.state_views(nodes)
@@ -63,7 +52,9 @@ def check_state(state: State, m: MapArrays, exemplars: ExemplarStore | None) -> 
     if state.get("format") != FORMAT:
         raise UserError("the saved map is of another version of rlmem; train it anew")
     book, capacity = array_of(state, "book", m.book.dtype, m.book.shape, "map"), len(m.alive)
-    nodes, links, edges = (int(book[mark]) for mark in (NODE_MARK, LINK_MARK, EDGE_MARK))
+    nodes, links, edges = (
+        int(book[mark]) for mark in (BOOK.node_mark, BOOK.link_mark, BOOK.edge_mark)
+    )
     if min(nodes, links, edges) < 0 or max(links, edges) > MOST_RECORDS:
         raise ValueError("the saved map is damaged: its book is not one of a map")
     if nodes > capacity:
@@ -90,7 +81,11 @@ def fill_map(state: State, m: MapArrays, exemplars: ExemplarStore | None) -> Non
     """Enter a state into an empty map that has room; all its edges count as touched, and those that
     were made since the last drain as made."""
     book = np.array(state["book"])
-    nodes, halves, edges = int(book[NODE_MARK]), 2 * int(book[LINK_MARK]), int(book[EDGE_MARK])
+    nodes, halves, edges = (
+        int(book[BOOK.node_mark]),
+        2 * int(book[BOOK.link_mark]),
+        int(book[BOOK.edge_mark]),
+    )
     for name in _BY_NODE:
         getattr(m, name)[: len(state[name])] = state[name]
     m.heads[: len(state["heads"])] = state["heads"]
@@ -104,4 +99,4 @@ def fill_map(state: State, m: MapArrays, exemplars: ExemplarStore | None) -> Non
     dirty = m.edges["dirty"][:edges]
     dirty[dirty != MADE] = PASSED
     m.touched[:edges] = np.arange(edges)
-    m.book[TOUCHED] = edges
+    m.book[BOOK.touched] = edges

@@ -7,6 +7,7 @@ The released code of GWR-R joins what a time limit cuts: the next episode's firs
 to from the last one by an edge of action 0 and reward 0.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from numba import njit
 
 from rlmem.errors import UserError
 from rlmem.memories.base.storage import Block
+from rlmem.memories.gwr.graph import MapGraph
 
 _I4, _U1 = np.int32, np.uint8
 _FARTHEST = 1e15  # value of an observation: its square and their sum have room in float32
@@ -29,6 +31,19 @@ PENDING = np.dtype(
 )
 
 
+class Arrivals(NamedTuple):
+    """Observations of a block in the order in which a map is shown them, as single frames."""
+
+    events: np.ndarray  # EVENT [M], one an observation; `row` says which frame is its newest
+    actions: np.ndarray  # float32 [M, A], of the edge that leads here; A is 0 for discrete ones
+    first: np.ndarray  # frames [N, F] at the start of each row
+    following: np.ndarray  # and at its end
+
+    def part(self, rows: slice) -> "Arrivals":
+        """Some of the observations; the frames stay."""
+        return Arrivals(self.events[rows], self.actions[rows], self.first, self.following)
+
+
 class StreamArrays(NamedTuple):
     """Where each environment stands in the map."""
 
@@ -40,10 +55,10 @@ class StreamArrays(NamedTuple):
     moves: np.ndarray  # int64 [1], prototypes moved so far: the counter of the rounding's hash
 
 
-def empty_streams(
-    num_envs: int, contexts: int, dims: int, n_step: int, action_dims: int
-) -> StreamArrays:
+def empty_streams(storage: MapGraph, num_envs: int, n_step: int) -> StreamArrays:
     """Streams that stand before their first observation."""
+    contexts, dims = storage.contexts, storage.embedding_dims
+    action_dims = storage.arrays.actions.shape[1]
     return StreamArrays(
         last=np.full(num_envs, -1, np.int32),
         contexts=np.zeros((num_envs * contexts, dims), np.float32),
@@ -94,16 +109,14 @@ def check_streams(streams: StreamArrays, live_nodes: np.ndarray, begun: np.ndarr
 
 
 @njit(cache=True)
-def plan_events(env, action, vector, reward, terminated, truncated, fresh, joined, events, vectors):
+def plan_events(env, action, reward, terminated, truncated, fresh, joined, events):
     """List a block's observations: the first of each episode and each row's next one.
 
     Args:
         env, action, reward, terminated, truncated: the block's columns [N].
-        vector: float32 [N, A], continuous actions.
         fresh: bool [E], whether the env's next row begins an episode; changed in place.
         joined: whether an edge without action and reward leads to an episode's first observation.
         events: EVENT [2 N].
-        vectors: float32 [2 N, A], the continuous actions that led to them.
 
     Returns:
         How many events are set.
@@ -118,11 +131,9 @@ def plan_events(env, action, vector, reward, terminated, truncated, fresh, joine
             if start:
                 e.slot, e.action, e.reward, e.edge = -1, 0, 0.0, joined
                 e.terminated, e.truncated = 0, 0
-                vectors[n] = 0.0
             else:
                 e.slot, e.action, e.reward, e.edge = row, action[row], reward[row], 1
                 e.terminated, e.truncated = terminated[row], truncated[row]
-                vectors[n] = vector[row]
             n += 1
         fresh[env[row]] = terminated[row] or truncated[row]
     return n
@@ -174,24 +185,27 @@ class Episodes:
         """Bool [E], whether an episode is under way, or goes on from the one before."""
         return ~self._fresh | self.joined
 
-    def plan(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
-        """A block's observations, EVENT [M], and the continuous actions before them [M, A]."""
+    def plan(self, block: Block) -> Arrivals:
+        """A block's observations."""
         n = len(block)
         events = np.zeros(2 * n, EVENT)
-        vectors = np.zeros((2 * n, self._action_dims), np.float32)
-        if self._action_dims:
-            action = np.zeros(n, np.int64)
-            vector = np.ascontiguousarray(block.action, np.float32).reshape(n, -1)
-        else:
-            action, vector = block.action, vectors[:n]
-        rows = block.env_id, action, vector, block.reward, block.terminated, block.truncated
-        count = plan_events(*rows, self._fresh, self.joined, events, vectors)
-        return events[:count], vectors[:count]
+        action = np.zeros(n, np.int64) if self._action_dims else block.action
+        columns = block.env_id, action, block.reward, block.terminated, block.truncated
+        events = events[: plan_events(*columns, self._fresh, self.joined, events)]
+        vectors = np.zeros((len(events), self._action_dims), np.float32)
+        if self._action_dims:  # none leads to an episode's first observation
+            later = events["start"] == 0
+            vectors[later] = block.action.reshape(n, -1)[events["row"][later]]
+        first, following = (
+            np.ascontiguousarray(frames).reshape(n, math.prod(frames.shape[1:]))
+            for frames in (block.observation, block.next_observation)
+        )
+        return Arrivals(events, vectors, first, following)
 
-    def push(self, events: np.ndarray, first: np.ndarray, following: np.ndarray) -> np.ndarray:
-        """The stacks that events (EVENT [M]) show, [M, P]; frames at the rows' start and end."""
-        out = np.empty((len(events), self._stacks.shape[1]), self._stacks.dtype)
-        push_frames(events, first, following, self._stacks, out)
+    def push(self, shown: Arrivals) -> np.ndarray:
+        """The stacks that these observations are, [M, P]."""
+        out = np.empty((len(shown.events), self._stacks.shape[1]), self._stacks.dtype)
+        push_frames(shown.events, shown.first, shown.following, self._stacks, out)
         return out
 
     def clear(self) -> None:

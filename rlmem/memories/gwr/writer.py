@@ -21,10 +21,10 @@ An observation is embedded once and compared with the nodes that a bound does no
 - A full map inserts no more: each observation is merged into its best-matching unit, or, where it
   evicts, the node that has gone longest without a visit goes first. With a budget in bytes, links
   and edges that are new get no room either once it is used up.
-`links=False`, `joined=True` and the map's `node_terminals` give what the released code does: its
-links have next to no effect, as their age of 0 reads as "no link"; a time limit joins an episode's
-last observation to the next one's first, by an edge of action 0 and reward 0; contexts go on over
-resets; and a node is terminal while each of its visits was.
+`links=False`, `episodes="joined"` and the map's `node_terminals` give what the released code does:
+its links have next to no effect, as their age of 0 reads as "no link"; a time limit joins an
+episode's last observation to the next one's first, by an edge of action 0 and reward 0; contexts go
+on over resets; and a node is terminal while each of its visits was.
 """
 
 import math
@@ -42,12 +42,12 @@ from rlmem.memories.base.writer import ReplayWriter
 from rlmem.memories.gwr.embedding import Embedding
 from rlmem.memories.gwr.map import MapStorage
 from rlmem.memories.gwr.records import CHUNK, columns, empty_search
-from rlmem.memories.gwr.rule import check_constants, make_rule
+from rlmem.memories.gwr.rule import RuleSettings, checked, make_rule
 from rlmem.memories.gwr.scale import WarmUp, median_distance
 from rlmem.memories.gwr.step import walk
 from rlmem.memories.gwr.streams import (
+    Arrivals,
     Episodes,
-    StreamArrays,
     check_block,
     check_streams,
     empty_streams,
@@ -62,23 +62,12 @@ class GWRWriter(ReplayWriter):
     Args:
         activation_threshold: a_T in (0, 1]; higher makes more nodes.
         habituation_threshold: h_T in (0, 1]; 1 is "activity test only".
-        stack: frames an observation is made of.
-        num_envs: environments that write; `env_id` is 0 .. num_envs - 1.
         embedding: the space in which distances are measured.
-        eps_b, eps_n: learning rates of the best-matching unit and its neighbours.
-        tau_b, tau_n, kappa: how fast the two habituate, and how far: to 1 - 1 / kappa.
-        max_age: links older than this go [steps of one of their nodes].
-        context_beta: how far the contexts look back, in [0, 1].
-        phi: share of the newest reward in an edge's reward, in [0, 1].
-        metric_scale: distances are divided by it. "auto": for images the median distance of random
-            pairs among the first `scale_samples` observations, then frozen; 1 for vectors. Until it
-            is known, the observations are kept as they are and their rows get the index -1.
-        scale_samples: observations that "auto" looks at.
+        num_envs: environments that write; `env_id` is 0 .. num_envs - 1.
         n_step: an edge leads this many steps on, with the discounted sum of the rewards; fewer at
             an episode's end. A row gets the index -1 until its edge is made.
         gamma: discount of the n-step sum.
-        links: False: nodes are not linked, so that neighbours do not adapt and nothing is pruned.
-        joined: True: time limits join two episodes and contexts go on over resets.
+        rule: the other constants, where they are not the paper's.
         seed: of the rounding of prototypes and of the pairs behind the scale.
 
     Raises:
@@ -89,7 +78,7 @@ class GWRWriter(ReplayWriter):
         >>> from torchrl.data import ReplayBuffer
         >>> from rlmem.memories import GWRWriter, Identity, MapStorage, VisitSampler
         >>> storage = MapStorage(100, (4,), np.float32, embedding_dims=4, num_actions=2)
-        >>> writer = GWRWriter(0.9, 0.8, stack=1, num_envs=1, embedding=Identity((4,)))
+        >>> writer = GWRWriter(0.9, 0.8, embedding=Identity((4,)))
         >>> buffer = ReplayBuffer(storage=storage, sampler=VisitSampler(), writer=writer,
         ...     collate_fn=lambda sample: sample, batch_size=8)
         >>> states = np.random.default_rng(0).normal(size=(51, 4)).astype(np.float32)
@@ -108,34 +97,20 @@ class GWRWriter(ReplayWriter):
         activation_threshold: float,
         habituation_threshold: float,
         *,
-        stack: int,
-        num_envs: int,
         embedding: Embedding,
-        eps_b: float = 0.1,
-        eps_n: float = 0.001,
-        tau_b: float = 0.3,
-        tau_n: float = 0.1,
-        kappa: float = 1.05,
-        max_age: int = 10,
-        context_beta: float = 0.7,
-        phi: float = 0.7,
-        metric_scale: float | str = "auto",
-        scale_samples: int = 1000,
+        num_envs: int = 1,
         n_step: int = 1,
         gamma: float = 0.99,
-        links: bool = True,
-        joined: bool = False,
+        rule: RuleSettings | None = None,
         seed: int = 0,
     ) -> None:
-        constants = dict(locals())
         super().__init__()
-        check_constants(constants)
-        self.embedding = embedding
-        self.stack, self.num_envs = stack, num_envs
-        self.metric_scale, self.scale_samples, self.seed = metric_scale, scale_samples, seed
+        given = {"n_step": n_step, "gamma": gamma, "activation_threshold": activation_threshold}
+        given["habituation_threshold"] = habituation_threshold
+        self.rule = checked(rule or RuleSettings(), num_envs=num_envs, **given)
+        self.embedding, self.num_envs, self.seed = embedding, num_envs, seed
         self.scale: float | None = None
-        self.joined, self.context_beta = joined, float(context_beta)
-        self._rule = make_rule(constants)
+        self._constants = make_rule(self.rule, seed, **given)
 
     def register_storage(self, storage: Storage) -> None:
         """Take the storage to write to; its `contexts` is the number K of contexts.
@@ -149,49 +124,35 @@ class GWRWriter(ReplayWriter):
             raise UserError(
                 f"the embedding has {self.embedding.dims} dims, the map {storage.embedding_dims}"
             )
-        leading, *rest = storage.observation_shape
-        if leading % self.stack:
-            raise UserError(f"env.stack={self.stack} does not divide {storage.observation_shape}")
         by_node = len(storage.arrays.terminal) > 0
-        if (self.joined or by_node) and self._rule.n_step > 1:
+        if (self._constants.joined or by_node) and self._constants.n_step > 1:
             raise UserError(
-                f"agent.n_step={self._rule.n_step}: with memory.episodes=joined or "
+                f"agent.n_step={self._constants.n_step}: with memory.episodes=joined or "
                 "memory.terminals=node edges span one step; use agent.n_step=1"
             )
         super().register_storage(storage)
         # With contexts the sweep is for one observation at a time and its lists are not read.
         self._search = empty_search(1, 1) if storage.contexts else empty_search()
-        self._frame_shape = (leading // self.stack, *rest)
         alphas = np.exp(-np.arange(storage.contexts + 1.0))
-        self._rule = self._rule._replace(
+        self._constants = self._constants._replace(
             alphas=alphas / alphas.sum(),
             moving=storage.prototype == "moving",
             node_terminals=by_node,
             evict=len(storage.arrays.stamps) > 0,
         )
-        size = math.prod(storage.observation_shape)
-        action_dims = storage.arrays.actions.shape[1]
-        self._episodes = Episodes(self.num_envs, size, storage.dtype, action_dims, self.joined)
-        self._streams = self._empty_streams()
-        if self.metric_scale != "auto":
-            self.scale = float(self.metric_scale)
+        size, dims = math.prod(storage.observation_shape), storage.arrays.actions.shape[1]
+        joined = self._constants.joined
+        self._episodes = Episodes(self.num_envs, size, storage.dtype, dims, joined)
+        self._streams = empty_streams(storage, self.num_envs, self._constants.n_step)
+        if self.rule.metric.scale != "auto":
+            self.scale = float(self.rule.metric.scale)
         elif len(storage.observation_shape) == 1:
             self.scale = 1.0
         self._warm = self._warm_up_of(self.scale)
 
-    def _empty_streams(self) -> StreamArrays:
-        storage = self._storage
-        return empty_streams(
-            self.num_envs,
-            storage.contexts,
-            storage.embedding_dims,
-            self._rule.n_step,
-            storage.arrays.actions.shape[1],
-        )
-
     def _warm_up_of(self, scale: float | None) -> WarmUp:
-        storage, size = self._storage, self.scale_samples if scale is None else 0
-        frame = math.prod(self._frame_shape)
+        storage, size = self._storage, self.rule.metric.scale_samples if scale is None else 0
+        frame = math.prod(storage.frame_shape)
         return WarmUp(size, frame, storage.dtype, storage.arrays.actions.shape[1])
 
     def extend(self, data: Any) -> torch.Tensor:
@@ -208,64 +169,46 @@ class GWRWriter(ReplayWriter):
             ValueError: a shape, dtype, action or env_id does not fit.
         """
         block = self._read(data)
-        events, vectors = self._episodes.plan(block)
-        first, following = (
-            np.ascontiguousarray(frames).reshape(len(block), math.prod(self._frame_shape))
-            for frames in (block.observation, block.next_observation)
-        )
+        shown = self._episodes.plan(block)
         index = np.full(len(block), -1, np.int64)
         if self.scale is None:
-            taken = self._warm_up(events, vectors, first, following)
-            events, vectors = events[taken:], vectors[taken:]
-        if len(events):
-            self._process(events, vectors, first, following, index)
+            shown = self._warm_up(shown)
+        if len(shown.events):
+            self._process(shown, index)
             index[~self._storage.contains(index)] = -1
         return torch.from_numpy(index)
-
-    def add(self, data: Any) -> int:
-        """Present one transition, without a batch dimension; returns its edge or -1."""
-        return int(self.extend(data)[0])
 
     def _read(self, data: Any) -> Block:
         storage = self._storage
         dtype = np.dtype(np.float32 if storage.action_shape else np.int64)
         block = as_block(
-            data, self._frame_shape, storage.dtype, self.num_envs, storage.action_shape, dtype
+            data, storage.frame_shape, storage.dtype, self.num_envs, storage.action_shape, dtype
         )
         check_block(block, storage.num_actions)
         return block
 
-    def _process(
-        self,
-        events: np.ndarray,
-        vectors: np.ndarray,
-        first: np.ndarray,
-        following: np.ndarray,
-        index: np.ndarray,
-    ) -> None:
+    def _process(self, shown: Arrivals, index: np.ndarray) -> None:
         storage, streams, search = self._storage, self._streams, self._search
-        rule = self._rule._replace(scale=self.scale)
-        for start in range(0, len(events), CHUNK):
-            chunk = events[start : start + CHUNK]
-            stacks = self._episodes.push(chunk, first, following)
-            embedded = self._embed(stacks)
-            links, edges = 2 * len(chunk), len(chunk) + int(streams.waiting.sum())
+        rule = self._constants._replace(scale=self.scale)
+        for start in range(0, len(shown.events), CHUNK):
+            chunk = shown.part(slice(start, start + CHUNK))
+            stacks, size = self._episodes.push(chunk), len(chunk.events)
+            links, edges = 2 * size, size + int(streams.waiting.sum())
             storage.reserve(links, edges)
-            storage.limit_growth(len(chunk), links, edges)
-            actions = vectors[start : start + CHUNK]
-            walk(storage.arrays, streams, rule, search, chunk, actions, stacks, embedded, index)
-            storage.keep_exemplars(search.born[: len(chunk)], stacks)
+            storage.limit_growth(size, links, edges)
+            seen = stacks, self._embed(stacks)
+            arrays = storage.arrays
+            walk(arrays, streams, rule, search, chunk.events, chunk.actions, seen, index)
+            storage.keep_exemplars(search.born[:size], stacks)
         streams.pending["row"] = -1  # rows of later blocks have other numbers
 
     def _embed(self, stacks: np.ndarray) -> np.ndarray:
         return self.embedding.embed(stacks.reshape(-1, *self._storage.observation_shape))
 
-    def _warm_up(
-        self, events: np.ndarray, vectors: np.ndarray, first: np.ndarray, following: np.ndarray
-    ) -> int:
-        """Keep observations until the scale can be measured; how many events were taken up."""
+    def _warm_up(self, shown: Arrivals) -> Arrivals:
+        """Keep observations until the scale can be measured; those that were not taken up."""
         warm = self._warm
-        taken = warm.take(events, vectors, first, following)
+        left = warm.take(shown)
         if warm.count == warm.size:
             size = math.prod(self._storage.observation_shape)
             stacks = np.zeros((self.num_envs, size), self._storage.dtype)
@@ -273,14 +216,14 @@ class GWRWriter(ReplayWriter):
             self.scale = median_distance(rows, self.seed)
             self.embedding.rotate(rows)
             self._warm = self._warm_up_of(self.scale)
-            self._process(warm.events, warm.vectors, warm.frames, warm.frames, np.empty(0, "i8"))
-        return taken
+            self._process(warm.kept, np.empty(0, "i8"))
+        return left
 
     def _empty(self, empty_write_count: bool = True) -> None:
         # A measured scale belongs to the environment, not to the entries: it stays.
         self._episodes.clear()
-        moves = self._streams.moves
-        self._streams = self._empty_streams()._replace(moves=moves)
+        empty = empty_streams(self._storage, self.num_envs, self._constants.n_step)
+        self._streams = empty._replace(moves=self._streams.moves)
         self._warm.count = 0
 
     def footprint(self) -> dict[str, int]:
@@ -348,7 +291,7 @@ class GWRWriter(ReplayWriter):
         else:
             assert np.isfinite(self.scale), "the scale is not finite"
             assert self.scale > 0.0, "the scale is not above 0"
-        assert self._rule.links or self._storage.num_links == 0, "nodes are linked"
+        assert self._constants.links or self._storage.num_links == 0, "nodes are linked"
         begun = self._episodes.begun & (self.scale is not None)
         check_streams(self._streams, self._storage.live_nodes(), begun)
 

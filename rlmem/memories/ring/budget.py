@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rlmem.errors import UserError
-from rlmem.memories.ring import kernels
+from rlmem.memories.ring.plan_kernels import chunks_needed, frames_added
 
 if TYPE_CHECKING:
     from rlmem.memories.ring.ring import RingStorage
@@ -48,13 +48,13 @@ class RingBudget:
 
     def __init__(self, storage: "RingStorage", limit: int) -> None:
         self.storage, self.limit = storage, limit
-        self._a_slot = storage._row_bytes + storage.slot_bytes
+        self._a_slot = storage.row_bytes + storage.slot_bytes
         self.most_slots = storage.max_size
         if storage.compresses:
-            index = storage._chunk_bytes / storage.chunk  # of a frame, which stays as well
+            index = storage.chunk_bytes / storage.chunk  # of a frame, which stays as well
             turns = int(MOST_SLOTS * limit / (storage.num_envs * (self._a_slot + index)))
             self.most_slots = min(self.most_slots, storage.num_envs * max(1, turns))
-        if (missing := storage._least - limit) > 0:
+        if (missing := storage.least - limit) > 0:
             raise BudgetError(limit, missing)
 
     @property
@@ -62,7 +62,7 @@ class RingBudget:
         """Rows that are written at once: whole turns of the environments, so that each has as many
         transitions as the others."""
         storage = self.storage
-        a_turn = storage.num_envs * (self._a_slot + storage._likely_frame)
+        a_turn = storage.num_envs * (self._a_slot + storage.likely_frame)
         return storage.num_envs * max(1, self.limit // (SHARE * a_turn))
 
     def place(self, env_id: np.ndarray, follows: np.ndarray) -> tuple[int, int]:
@@ -76,11 +76,11 @@ class RingBudget:
         """
         storage, count = self.storage, len(env_id)
         num_envs = storage.num_envs
-        size, cursor, window = storage._cursors()
+        size, cursor, window = storage.arrays.cursors()
         missing = 0
         if cursor == size and window == size and size < self.most_slots:  # a new slot is next
             rows = min(count, self.most_slots - size)
-            spare = storage._spare if size else 0
+            spare = storage.spare if size else 0
             while rows:
                 missing = self._missing(rows, *self._needs(env_id[:rows], follows[:rows]), spare)
                 if missing <= 0:
@@ -90,10 +90,10 @@ class RingBudget:
             raise BudgetError(self.limit, missing)
         first = cursor % size
         count = min(count, size - first)
-        storage._evict(count - (size - window))
+        storage.evict(count - (size - window))
         while (missing := self._missing(0, *self._needs(env_id[:count], follows[:count]))) > 0:
             if len(storage):
-                storage._evict(min(num_envs, len(storage)))
+                storage.evict(min(num_envs, len(storage)))
             elif not (count := self._fewer(count)):
                 raise BudgetError(self.limit, missing)
         return first, count
@@ -106,9 +106,9 @@ class RingBudget:
     def _needs(self, env_id: np.ndarray, follows: np.ndarray) -> tuple[int, int, int]:
         """Chunks that a run begins, bytes of frames beside them, and bytes to be stored away."""
         storage = self.storage
-        frames = kernels.frames_added(env_id, follows, storage.num_envs)
-        chunks = kernels.chunks_needed(frames, storage._chains, storage.chunk)
-        return chunks, *storage._likely_bytes(frames)
+        frames = frames_added(env_id, follows, storage.num_envs)
+        chunks = chunks_needed(frames, storage.arrays.chains, storage.chunk)
+        return chunks, *storage.likely_bytes(frames)
 
     def _missing(self, slots: int, chunks: int, opened: int, stored: int, spare: int = 0) -> int:
         """Bytes by which a run would pass the budget, once what nothing needs is given back.
@@ -119,10 +119,10 @@ class RingBudget:
             spare: bytes to be left.
         """
         storage = self.storage
-        begun = max(0, chunks - int(storage._ring["free"][0]))
-        added = slots * self._a_slot + begun * storage._chunk_bytes + opened
-        over = storage.nbytes + added + storage._growth(stored) + spare - self.limit
-        return over - storage._give_back(over, stored) if over > 0 else over
+        begun = max(0, chunks - int(storage.arrays.head["free"]))
+        added = slots * self._a_slot + begun * storage.chunk_bytes + opened
+        over = storage.nbytes + added + storage.growth(stored) + spare - self.limit
+        return over - storage.give_back(over, stored) if over > 0 else over
 
     def settle(self) -> None:
         """Evict what a run took more than was reckoned.
@@ -137,9 +137,9 @@ class RingBudget:
         """Evict what is over the budget; whether that was possible."""
         storage = self.storage
         while (over := storage.nbytes - self.limit) > 0:
-            if storage._give_back(over, 0) >= over:
+            if storage.give_back(over, 0) >= over:
                 break
             if len(storage) == 0 or not storage.gives_back:
                 return False
-            storage._evict(min(storage.num_envs, len(storage)))
+            storage.evict(min(storage.num_envs, len(storage)))
         return True

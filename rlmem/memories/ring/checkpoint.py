@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rlmem.memories.base.serialize import SavedState, State
-from rlmem.memories.ring import kernels
+from rlmem.memories.ring.read_kernels import relink
+from rlmem.memories.ring.records import CHAIN
 
 if TYPE_CHECKING:
     from rlmem.memories.ring.ring import RingStorage
@@ -35,9 +36,7 @@ SAVED_ROW = np.dtype(
 SAVED_CHUNK = np.dtype([("env", np.int32), ("ordinal", np.int32), ("size", np.int32)])
 RING_FIELDS = ("size", "cursor", "window", "written")
 CHAIN_FIELDS = ("position", "chunks", "depth", "running", "slot", "seq")
-SAVED_CHAIN = np.dtype(
-    [("first", np.int32), *((name, kernels.CHAIN[name]) for name in CHAIN_FIELDS)]
-)
+SAVED_CHAIN = np.dtype([("first", np.int32), *((name, CHAIN[name]) for name in CHAIN_FIELDS)])
 
 
 def pieces(state: State, kind: str) -> list[tuple[int, int]]:
@@ -53,12 +52,6 @@ def _ranges(first: int, end: int, size: int) -> Iterator[tuple[int, int]]:
         yield start, min(start + step, end)
 
 
-def slots_of(storage: "RingStorage", first: int, end: int) -> np.ndarray:
-    """Slots of the transitions numbered [first, end), int64."""
-    r = storage._ring[0]
-    return (int(r["cursor"] - r["written"]) + np.arange(first, end)) % max(1, int(r["size"]))
-
-
 def places_of(chains: np.ndarray) -> int:
     """Chunks that saved chains (SAVED_CHAIN [E]) hold, full or open."""
     return int((chains["chunks"] - chains["first"]).sum())
@@ -69,7 +62,7 @@ def has_open(chains: np.ndarray, length: int) -> np.ndarray:
     return (chains["chunks"] > 0) & (chains["position"] < length - 1)
 
 
-class RingLog:
+class RingCheckpoint:
     """What a ring storage saves.
 
     Args:
@@ -77,124 +70,109 @@ class RingLog:
     """
 
     def __init__(self, storage: "RingStorage") -> None:
-        self.storage = storage
+        self.storage, self.arrays = storage, storage.arrays
 
-    def held(self) -> np.ndarray:
-        """Places of the chunks that are held, int64 [n]."""
-        storage = self.storage
-        r = storage._ring[0]
-        held = np.ones(r["chunks"], np.bool_)
-        held[storage._free[: r["free"]]] = False
-        return np.flatnonzero(held)
-
-    def full(self) -> np.ndarray:
-        """Places of the full chunks that are held, in the order of filling."""
-        held, closed = self.held(), self.storage._chunks["closed"]
-        held = held[closed[held] >= 0]
-        return held[np.argsort(closed[held])]
+    def _oldest(self, full: np.ndarray) -> tuple[int, int]:
+        """Numbers of the oldest transition and of the oldest full chunk that are held."""
+        head = self.arrays.head
+        closed = self.arrays.chunks["closed"][full[0]] if len(full) else head["closed"]
+        return int(head["written"] - head["window"]), int(closed)
 
     def state(self, since: SavedState | None) -> dict[str, Any]:
         """The state; arrays of its pieces are functions. Without what `since` has already."""
-        storage = self.storage
-        r = storage._ring[0]
-        chunks = self.full()
-        numbers = storage._chunks["closed"][chunks]
-        oldest_row = int(r["written"] - r["window"])
-        first_row = oldest_row if since is None else max(oldest_row, since["written"])
-        first_chunk = 0 if since is None else int(np.searchsorted(numbers, since["closed"]))
-        state: dict[str, Any] = {name: int(r[name]) for name in RING_FIELDS}
+        storage, arrays, head = self.storage, self.arrays, self.arrays.head
+        full = arrays.full_chunks()
+        state: dict[str, Any] = {name: int(head[name]) for name in RING_FIELDS}
         state |= {
             "format": FORMAT,
-            "closed": int(r["closed"]),
-            "touched_chunks": int(r["chunks"]),
-            "oldest_chunk": int(numbers[0]) if len(numbers) else int(r["closed"]),
+            "closed": int(head["closed"]),
+            "touched_chunks": int(head["chunks"]),
+            "oldest_chunk": self._oldest(full)[1],
             "chunk": storage.chunk,
             "kind": storage.kind,
             "frame": [*storage.frame_shape, str(storage.dtype)],
             "stack": storage.stack,
             "chains": self._chains(),
-            "recent": self._frame_numbers(storage._recent),
-            **storage._export_open(),
+            "recent": self._frame_numbers(arrays.recent),
+            **storage.export_open(),
         }
-        size = SAVED_ROW.itemsize + sum(
-            column[:1].nbytes for column in storage._export_columns(np.zeros(1, np.int64)).values()
-        )
-        for start, end in _ranges(first_row, int(r["written"]), size):
-            slots = slots_of(self.storage, start, end)
-            state[f"rows-{start}-{end}"] = lambda slots=slots: self._rows(slots)
-            for name in storage._export_columns(slots[:1]):
-                state[f"{name}-{start}-{end}"] = lambda slots=slots, name=name: (
-                    storage._export_columns(slots)[name]
-                )
-        sizes = storage._chunk_sizes(chunks)
-        mean = int(sizes[first_chunk:].mean()) if len(chunks) > first_chunk else 0
-        for start, end in _ranges(first_chunk, len(chunks), mean):
-            part = chunks[start:end]
-            number = (
-                int(numbers[start]),
-                int(numbers[end]) if end < len(chunks) else int(r["closed"]),
-            )
-            name = "{}-{}".format(*number)
-            state[f"chunks-{name}"] = lambda part=part: self._saved_chunks(part)
-            state[f"data-{name}"] = lambda part=part: storage._chunk_data(part)
-        return state
+        return state | self._row_pieces(full, since) | self._chunk_pieces(full, since)
+
+    def _row_pieces(self, full: np.ndarray, since: SavedState | None) -> dict[str, Any]:
+        columns = self.storage.row_columns
+        first, end = self._oldest(full)[0], int(self.arrays.head["written"])
+        if since is not None:
+            first = max(first, since["written"])
+        size = SAVED_ROW.itemsize + sum(column[:1].nbytes for column in columns.values())
+        found: dict[str, Any] = {}
+        for start, stop in _ranges(first, end, size):
+            slots = self.arrays.slots_of(start, stop)
+            found[f"rows-{start}-{stop}"] = lambda slots=slots: self._rows(slots)
+            for name, column in columns.items():
+                found[f"{name}-{start}-{stop}"] = lambda slots=slots, c=column: c[slots]
+        return found
+
+    def _chunk_pieces(self, full: np.ndarray, since: SavedState | None) -> dict[str, Any]:
+        storage = self.storage
+        # The number behind each chunk's, up to which its piece goes.
+        numbers = np.append(self.arrays.chunks["closed"][full], self.arrays.head["closed"])
+        first = 0 if since is None else int(np.searchsorted(numbers[:-1], since["closed"]))
+        sizes = storage.chunk_sizes(full)[first:]
+        found: dict[str, Any] = {}
+        for start, end in _ranges(first, len(full), int(sizes.mean()) if len(sizes) else 0):
+            part, name = full[start:end], f"{numbers[start]}-{numbers[end]}"
+            found[f"chunks-{name}"] = lambda part=part: self._saved_chunks(part)
+            found[f"data-{name}"] = lambda part=part: storage.chunk_data(part)
+        return found
 
     def reusable(self, since: SavedState) -> list[str]:
         """Arrays of an earlier state that still hold something."""
-        storage = self.storage
-        r = storage._ring[0]
-        full = self.full()
-        oldest_chunk = int(storage._chunks["closed"][full[0]]) if len(full) else int(r["closed"])
-        oldest_row = int(r["written"] - r["window"])
+        row, chunk = self._oldest(self.arrays.full_chunks())
         names = []
         for name in since.files:
             kind, *ends = name.split("-")
-            if ends:
-                oldest = oldest_chunk if kind in ("chunks", "data") else oldest_row
-                if int(ends[1]) > oldest:
-                    names.append(name)
+            if ends and int(ends[1]) > (chunk if kind in ("chunks", "data") else row):
+                names.append(name)
         return names
 
     def _frame_numbers(self, places: np.ndarray) -> np.ndarray:
-        length, chunks = self.storage.chunk, self.storage._chunks
-        return chunks["ordinal"][places // length].astype(np.int64) * length + places % length
+        length, ordinal = self.storage.chunk, self.arrays.chunks["ordinal"]
+        return ordinal[places // length].astype(np.int64) * length + places % length
 
     def _rows(self, slots: np.ndarray) -> np.ndarray:
-        storage = self.storage
-        rows = storage._rows[slots]
+        rows = self.arrays.rows[slots]
         saved = np.empty(len(rows), SAVED_ROW)
         for name in ("reward", "depth", "terminated", "truncated"):
             saved[name] = rows[name]
-        saved["env"] = storage._chunks["env"][rows["chunk"]]
-        places = rows["chunk"].astype(np.int64) * storage.chunk + rows["position"]
+        saved["env"] = self.arrays.chunks["env"][rows["chunk"]]
+        places = rows["chunk"].astype(np.int64) * self.storage.chunk + rows["position"]
         saved["frame"] = self._frame_numbers(places)
         return saved
 
     def _saved_chunks(self, chunks: np.ndarray) -> np.ndarray:
         saved = np.empty(len(chunks), SAVED_CHUNK)
-        saved["env"] = self.storage._chunks["env"][chunks]
-        saved["ordinal"] = self.storage._chunks["ordinal"][chunks]
-        saved["size"] = self.storage._chunk_sizes(chunks)
+        for name in ("env", "ordinal"):
+            saved[name] = self.arrays.chunks[name][chunks]
+        saved["size"] = self.storage.chunk_sizes(chunks)
         return saved
 
     def _chains(self) -> np.ndarray:
-        chains = self.storage._chains
+        chains = self.arrays.chains
         saved = np.zeros(len(chains), SAVED_CHAIN)
         for name in CHAIN_FIELDS:
             saved[name] = chains[name]
         begun = chains["head"] >= 0
-        saved["first"][begun] = self.storage._chunks["ordinal"][chains["head"][begun]]
+        saved["first"][begun] = self.arrays.chunks["ordinal"][chains["head"][begun]]
         return saved
 
     def check_valid(self) -> None:
         """Assert the invariants of slots, chains and links."""
-        storage = self.storage
-        r = storage._ring[0]
-        chunks, chains, length = storage._chunks, storage._chains, storage.chunk
-        held = set(self.held().tolist())
-        assert len(set(storage._free[: r["free"]].tolist())) == r["free"], "a chunk is free twice"
+        arrays, head, chunks = self.arrays, self.arrays.head, self.arrays.chunks
+        held = set(arrays.held_chunks().tolist())
+        free = chunks["free"][: head["free"]]
+        assert len(set(free.tolist())) == head["free"], "a chunk is free twice"
         found: list[int] = []
-        for env, chain in enumerate(chains):
+        for env, chain in enumerate(arrays.chains):
             at = int(chain["head"])
             while at >= 0:
                 assert chunks["env"][at] == env, "a chunk of another environment"
@@ -206,11 +184,11 @@ class RingLog:
                 assert chunks["closed"][at] >= 0, "an open chunk is not the newest"
                 at = after
         assert sorted(found) == sorted(held), "chunks lost or held twice"
-        slots = slots_of(self.storage, int(r["written"] - r["window"]), int(r["written"]))
-        rows = storage._rows[slots]
+        slots = arrays.slots_of(int(head["written"] - head["window"]), int(head["written"]))
+        rows = arrays.rows[slots]
         assert set(rows["chunk"].tolist()) <= held, "a transition's frames are gone"
         links = rows["link"].copy()
-        kernels.relink(storage._ring, storage._rows, chunks, length, chains)
-        assert np.array_equal(links, storage._rows["link"][slots]), "a link is wrong"
+        relink(arrays.memory)
+        assert np.array_equal(links, arrays.rows["link"][slots]), "a link is wrong"
         done = rows["terminated"] | rows["truncated"]
         assert not (done & (links > 0)).any(), "a transition leads across the end of an episode"

@@ -19,13 +19,11 @@ class DenseStorage(RingStorage):
     An Atari transition costs 56,448 bytes and the columns.
     """
 
-    def __init__(
-        self, capacity: int, frame_shape: tuple[int, ...], dtype: Any = np.uint8, **options: Any
-    ) -> None:
-        super().__init__(capacity, frame_shape, dtype, **options)
-        shape = self.stack, int(np.prod(frame_shape))
-        self._observation = lazy_zeros((capacity, *shape), dtype, huge=True)
-        self._next = lazy_zeros((capacity, *shape), dtype, huge=True)
+    def __init__(self, *sizes: Any, **options: Any) -> None:
+        super().__init__(*sizes, **options)
+        shape = self.stack, int(np.prod(self.frame_shape))
+        self._observation = lazy_zeros((self.max_size, *shape), self.dtype, huge=True)
+        self._next = lazy_zeros((self.max_size, *shape), self.dtype, huge=True)
         self._running = np.zeros((self.num_envs, *shape), self.dtype)
 
     kind = "dense"
@@ -54,7 +52,7 @@ class DenseStorage(RingStorage):
         self._next.take(last, axis=0, out=out[:, -self.stack :])
 
     def _frame_bytes(self) -> dict[str, int]:
-        return self._stack_bytes(int(self._ring["size"][0]))
+        return self._stack_bytes(int(self.arrays.head["size"]))
 
     def _projected_frame_bytes(self, chunks: int) -> dict[str, int]:
         return self._stack_bytes(self.max_size)
@@ -63,25 +61,17 @@ class DenseStorage(RingStorage):
         return {"frames": 2 * slots * self._observation[0].nbytes + self._running.nbytes}
 
     @property
-    def _row_bytes(self) -> int:
-        return super()._row_bytes + 2 * self._observation[0].nbytes
+    def row_columns(self) -> dict[str, np.ndarray]:
+        return {**super().row_columns, "observation": self._observation, "next": self._next}
 
-    def _export_columns(self, slots: np.ndarray) -> dict[str, np.ndarray]:
-        stacks = {"observation": self._observation[slots], "next": self._next[slots]}
-        return {**super()._export_columns(slots), **stacks}
-
-    def _import_columns(self, slots: np.ndarray, columns: dict[str, np.ndarray]) -> None:
-        super()._import_columns(slots, columns)
-        self._observation[slots], self._next[slots] = columns["observation"], columns["next"]
-
-    def _export_open(self) -> dict[str, np.ndarray]:
+    def export_open(self) -> dict[str, np.ndarray]:
         return {"running": self._running}
 
-    def _import_open(self, state: State) -> None:
+    def import_open(self, state: State) -> None:
         self._running[:] = state["running"]
 
-    def _check_frames(self, state: State, chains: np.ndarray, chunks: np.ndarray) -> None:
+    def check_frames(self, state: State, chains: np.ndarray, chunks: np.ndarray) -> None:
         array_of(state, "running", self.dtype, self._running.shape)
 
-    def _least_loaded(self, state: State, chains: np.ndarray, chunks: np.ndarray) -> int:
+    def least_loaded(self, state: State, chains: np.ndarray, chunks: np.ndarray) -> int:
         return sum(self._stack_bytes(int(state["size"])).values())

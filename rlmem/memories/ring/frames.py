@@ -10,10 +10,12 @@ from rlmem.memories.base.lazy import lazy_zeros
 from rlmem.memories.base.serialize import State
 from rlmem.memories.base.state import array_of
 from rlmem.memories.base.storage import Block
-from rlmem.memories.ring import kernels
 from rlmem.memories.ring.checkpoint import has_open, places_of
 from rlmem.memories.ring.frame_file import FrameFile
+from rlmem.memories.ring.plan_kernels import chunks_needed, frames_added
+from rlmem.memories.ring.read_kernels import gather
 from rlmem.memories.ring.ring import RingStorage, as_bytes
+from rlmem.memories.ring.write_kernels import write
 from rlmem.registry import part
 from rlmem.settings import Settings, setting
 
@@ -51,29 +53,21 @@ class FrameStorage(RingStorage):
         81
     """
 
-    def __init__(
-        self,
-        capacity: int,
-        frame_shape: tuple[int, ...],
-        dtype: Any = np.uint8,
-        *,
-        directory: str | Path | None = None,
-        **options: Any,
-    ) -> None:
-        super().__init__(capacity, frame_shape, dtype, **options)
+    def __init__(self, *sizes: Any, directory: str | Path | None = None, **options: Any) -> None:
+        super().__init__(*sizes, **options)
         # Row 0 is zeros: the padding before an episode.
-        shape = 1 + self._max_chunks * self.chunk, int(np.prod(frame_shape))
+        shape = 1 + len(self.arrays.chunks) * self.chunk, int(np.prod(self.frame_shape))
         self._file: FrameFile | None = None
         if directory is None:
-            self._frames = lazy_zeros(shape, dtype, huge=True)
+            self._frames = lazy_zeros(shape, self.dtype, huge=True)
         else:
             needed = sum(self._projected_frame_bytes(self._projected_chunks()).values())
             key = "memory.capacity" if self.budget is None else "memory.budget"
             self._file = FrameFile(Path(directory), shape, self.dtype, needed, key)
             self._file.reserve(1)
             self._frames = self._file.array
-
         self._bytes_of_frames = self._frames.view(np.uint8)
+        self._held = self._flat_actions, self._bytes_of_frames
 
     kind = "frames"
 
@@ -81,33 +75,23 @@ class FrameStorage(RingStorage):
         if self._file is not None or self.budget is not None:
             return super()._write(block)
         action = block.action.reshape(len(block), -1)
-        if action.shape[1] != self._flat_action.shape[1]:
-            raise ValueError(f"actions {block.action.shape[1:]}, not {self._action.shape[1:]}")
-        first, count = kernels.write(
+        if action.shape[1] != self._flat_actions.shape[1]:
+            raise ValueError(f"actions {block.action.shape[1:]}, not {self.actions.shape[1:]}")
+        first, count = write(
+            self.arrays.memory,
+            self._held,
             block.env_id,
             as_bytes(block.observation),
             as_bytes(block.next_observation),
             action,
             block.reward,
-            block.terminated,
-            block.truncated,
-            self.max_size,
-            self.stack,
-            self.chunk,
-            self._ring,
-            self._rows,
-            self._chunks,
-            self._free,
-            self._chains,
-            self._recent,
-            self._flat_action,
-            self._bytes_of_frames,
+            (block.terminated, block.truncated),
         )
         self._write_columns(block, slice(first, first + count))
         return first, count
 
     def _tails(self) -> np.ndarray:
-        return self._frames[1 + self._recent[:, -1]].view(np.uint8)
+        return self._frames[1 + self.arrays.recent[:, -1]].view(np.uint8)
 
     def _put(self, block: Block, first: np.ndarray, ahead: np.ndarray, slot: int) -> None:
         n = len(block)
@@ -118,30 +102,30 @@ class FrameStorage(RingStorage):
 
     def _reserve(self, env_id: np.ndarray, follows: np.ndarray) -> None:
         if self._file is not None:
-            frames = kernels.frames_added(env_id, follows, self.num_envs)
-            begun = kernels.chunks_needed(frames, self._chains, self.chunk)
-            more = max(0, begun - int(self._ring["free"][0]))
-            self._reserve_chunks(int(self._ring["chunks"][0]) + more)
+            frames = frames_added(env_id, follows, self.num_envs)
+            begun = chunks_needed(frames, self.arrays.chains, self.chunk)
+            head = self.arrays.head
+            self._reserve_chunks(int(head["chunks"]) + max(0, begun - int(head["free"])))
 
     def _reserve_chunks(self, chunks: int) -> None:
         if self._file is not None:
-            self._file.reserve(1 + min(chunks, self._max_chunks) * self.chunk)
+            self._file.reserve(1 + min(chunks, len(self.arrays.chunks)) * self.chunk)
 
     def _take(
         self, index: np.ndarray, last: np.ndarray, places: np.ndarray, out: np.ndarray
     ) -> None:
-        kernels.gather(self._bytes_of_frames, places, out.view(np.uint8))
+        gather(self._bytes_of_frames, places, out.view(np.uint8))
 
     @property
-    def _chunk_bytes(self) -> int:
-        return super()._chunk_bytes + self.chunk * self._frame_size
+    def chunk_bytes(self) -> int:
+        return super().chunk_bytes + self.chunk * self._frame_size
 
     @property
     def _frame_size(self) -> int:
         return self._frames[0].nbytes
 
     def _frame_bytes(self) -> dict[str, int]:
-        return self._projected_frame_bytes(int(self._ring["chunks"][0]))
+        return self._projected_frame_bytes(int(self.arrays.head["chunks"]))
 
     def _projected_frame_bytes(self, chunks: int) -> dict[str, int]:
         name = "frames" if self._file is None else "frames_on_disk"
@@ -151,39 +135,40 @@ class FrameStorage(RingStorage):
     def _rows_of(self, chunks: np.ndarray) -> np.ndarray:
         return (1 + chunks[:, None] * self.chunk + np.arange(self.chunk)).reshape(-1)
 
-    def _chunk_sizes(self, chunks: np.ndarray) -> np.ndarray:
+    def chunk_sizes(self, chunks: np.ndarray) -> np.ndarray:
         return np.full(len(chunks), self.chunk * self._frame_size, np.int64)
 
-    def _chunk_data(self, chunks: np.ndarray) -> np.ndarray:
+    def chunk_data(self, chunks: np.ndarray) -> np.ndarray:
         return self._frames[self._rows_of(chunks)].view(np.uint8).reshape(-1)
 
-    def _load_chunk_data(self, chunks: np.ndarray, sizes: np.ndarray, data: np.ndarray) -> None:
+    def load_chunk_data(self, chunks: np.ndarray, sizes: np.ndarray, data: np.ndarray) -> None:
         rows = self._rows_of(chunks)
         self._frames[rows] = data.view(self.dtype).reshape(len(rows), self._frames.shape[1])
 
     def _open_rows(self) -> np.ndarray:
-        chains = self._chains[self._chains["chunks"] > 0]
+        chains = self.arrays.chains
+        chains = chains[chains["chunks"] > 0]
         chains = chains[chains["position"] < self.chunk - 1]
         first = 1 + chains["chunk"].astype(np.int64) * self.chunk
         rows = [r + np.arange(n + 1) for r, n in zip(first, chains["position"], strict=True)]
         return np.concatenate([np.empty(0, np.int64), *rows])
 
-    def _export_open(self) -> dict[str, np.ndarray]:
+    def export_open(self) -> dict[str, np.ndarray]:
         return {"open_frames": self._frames[self._open_rows()]}
 
-    def _import_open(self, state: State) -> None:
+    def import_open(self, state: State) -> None:
         self._frames[self._open_rows()] = state["open_frames"]
 
-    def _check_frames(self, state: State, chains: np.ndarray, chunks: np.ndarray) -> None:
+    def check_frames(self, state: State, chains: np.ndarray, chunks: np.ndarray) -> None:
         count = int((chains["position"] + 1)[has_open(chains, self.chunk)].sum())
         array_of(state, "open_frames", self.dtype, (count, self._frames.shape[1]))
-        if not np.array_equal(chunks["size"], self._chunk_sizes(chunks)):
+        if not np.array_equal(chunks["size"], self.chunk_sizes(chunks)):
             raise ValueError("the saved memory is damaged: chunks of another size")
 
-    def _make_room(self, state: State, chunks: int) -> None:
+    def make_room(self, state: State, chunks: int) -> None:
         self._reserve_chunks(chunks)
 
-    def _least_loaded(self, state: State, chains: np.ndarray, chunks: np.ndarray) -> int:
+    def least_loaded(self, state: State, chains: np.ndarray, chunks: np.ndarray) -> int:
         return sum(self._projected_frame_bytes(places_of(chains)).values())
 
 

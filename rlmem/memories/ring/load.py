@@ -6,7 +6,6 @@ import numpy as np
 
 from rlmem.memories.base.serialize import State
 from rlmem.memories.base.state import array_of, entry, number_of
-from rlmem.memories.ring import kernels
 from rlmem.memories.ring.checkpoint import (
     CHAIN_FIELDS,
     FORMAT,
@@ -17,8 +16,9 @@ from rlmem.memories.ring.checkpoint import (
     has_open,
     pieces,
     places_of,
-    slots_of,
 )
+from rlmem.memories.ring.read_kernels import relink
+from rlmem.memories.ring.records import ROW
 
 if TYPE_CHECKING:
     from rlmem.memories.ring.ring import RingStorage
@@ -29,7 +29,7 @@ class RingLoader:
 
     Args:
         storage: that takes it over.
-        state: of `RingLog`.
+        state: of `RingCheckpoint`.
     """
 
     def __init__(self, storage: "RingStorage", state: State) -> None:
@@ -49,7 +49,7 @@ class RingLoader:
         chains = self._checked_chains()
         chunks = self._checked_chunks(chains)
         self._check_rows(chains)
-        self.storage._check_frames(self.state, chains, chunks)
+        self.storage.check_frames(self.state, chains, chunks)
         self._check_budget(chains, chunks)
 
     def _check_kind(self) -> None:
@@ -92,7 +92,7 @@ class RingLoader:
                 f"the saved memory was written by {len(chains)} environments, this one "
                 f"by {storage.num_envs}"
             )
-        array_of(state, "recent", np.int64, storage._recent.shape)
+        array_of(state, "recent", np.int64, storage.arrays.recent.shape)
         inside = (chains["position"] >= 0) & (chains["position"] < storage.chunk)
         inside &= (chains["depth"] >= 0) & (chains["depth"] < storage.stack)
         inside &= (chains["slot"] >= 0) & (chains["slot"] < max(1, state["size"]))
@@ -105,7 +105,7 @@ class RingLoader:
     def _checked_chunks(self, chains: np.ndarray) -> np.ndarray:
         """Full chunks that are held, in the order of filling: SAVED_CHUNK [n]."""
         state, parts = self.state, [np.empty(0, SAVED_CHUNK)]
-        if places_of(chains) > self.storage._max_chunks:
+        if places_of(chains) > len(self.storage.arrays.chunks):
             raise ValueError("the saved memory holds more frames than this one has room for")
         for first, end in pieces(state, "chunks"):
             saved = array_of(state, f"chunks-{first}-{end}", SAVED_CHUNK, (-1,))
@@ -129,13 +129,12 @@ class RingLoader:
 
     def _check_rows(self, chains: np.ndarray) -> None:
         storage, state, length = self.storage, self.state, self.storage.chunk
-        columns = storage._export_columns(np.empty(0, np.int64))
         oldest = chains["first"].astype(np.int64) * length
         newest = (chains["chunks"].astype(np.int64) - 1) * length + chains["position"]
         reached = state["written"] - state["window"]
         for first, end in pieces(state, "rows"):
             rows = array_of(state, f"rows-{first}-{end}", SAVED_ROW, (end - first,))
-            for name, own in columns.items():
+            for name, own in storage.row_columns.items():
                 array_of(state, f"{name}-{first}-{end}", own.dtype, (end - first, *own.shape[1:]))
             if first > reached:
                 break
@@ -152,12 +151,12 @@ class RingLoader:
 
     def _check_budget(self, chains: np.ndarray, chunks: np.ndarray) -> None:
         storage, size = self.storage, int(self.state["size"])
-        if storage._limit is None:
+        if storage.limit is None:
             return
         places = places_of(chains)
-        least = storage._least_loaded(self.state, chains, chunks)
-        least += sum(storage._bytes(size, places).values()) + size * storage.slot_bytes
-        if least > storage._limit.limit:
+        least = storage.least_loaded(self.state, chains, chunks)
+        least += sum(storage.bytes_of(size, places).values()) + size * storage.slot_bytes
+        if least > storage.limit.limit:
             raise ValueError(
                 f"the saved memory takes {least} bytes at least and cannot shrink to "
                 f"memory.budget={storage.budget}: give the budget it had"
@@ -171,19 +170,19 @@ class RingLoader:
         Raises:
             UserError: a disk has no room for them; the storage stays as it was.
         """
-        storage, state = self.storage, self.state
+        storage, state, arrays = self.storage, self.state, self.storage.arrays
         chains = np.array(state["chains"])
-        storage._make_room(state, places_of(chains))
-        storage._empty()
-        r = storage._ring[0]
+        storage.make_room(state, places_of(chains))
+        storage.clear()
         for name in (*RING_FIELDS, "closed"):
-            r[name] = state[name]
-        storage._import_layout(state)
+            arrays.head[name] = state[name]
+        storage.import_layout(state)
         for first, end in pieces(state, "chunks"):
             self._load_chunks(first, end, chains["first"])
         self._open_chunks(chains)
-        count = int(r["chunks"])
-        table = storage._chunks[:count]
+        # Chunks lie in the order of filling. In that of `order`, each chain's stand together, its
+        # oldest at `start_of`: from there, a number in the chain leads to a place.
+        table = arrays.chunks[: int(arrays.head["chunks"])]
         order = np.lexsort((table["ordinal"], table["env"]))
         same = table["env"][order][1:] == table["env"][order][:-1]
         table["next"] = -1
@@ -195,7 +194,7 @@ class RingLoader:
             at = np.clip(start_of[env] + number, 0, len(order) - 1)  # of frames that are gone: any
             return order[at].astype(np.int64) * storage.chunk + frame % storage.chunk
 
-        own = storage._chains
+        own = arrays.chains
         for name in CHAIN_FIELDS:
             own[name] = chains[name]
         begun = np.flatnonzero(chains["chunks"])
@@ -203,15 +202,15 @@ class RingLoader:
         last = start_of[begun] + chains["chunks"][begun] - 1 - chains["first"][begun]
         own["chunk"][begun] = order[last]
         recent = np.array(state["recent"])
-        storage._recent[begun] = places(begun[:, None], recent[begun])
+        arrays.recent[begun] = places(begun[:, None], recent[begun])
         for first, end in pieces(state, "rows"):
             self._load_rows(first, end, places)
-        kernels.relink(storage._ring, storage._rows, storage._chunks, storage.chunk, own)
-        storage._import_open(state)
+        relink(arrays.memory)
+        storage.import_open(state)
         self._free_chunks(int(state["touched_chunks"]))
 
     def _load_chunks(self, first: int, end: int, oldest: np.ndarray) -> None:
-        storage = self.storage
+        arrays = self.storage.arrays
         saved = np.array(self.state[f"chunks-{first}-{end}"])
         sizes = saved["size"].astype(np.int64)
         keep = saved["ordinal"] >= oldest[saved["env"]]
@@ -219,50 +218,45 @@ class RingLoader:
         if not keep.all():
             data = data[np.repeat(keep, sizes)]
             saved, sizes = saved[keep], sizes[keep]
-        place = int(storage._ring["chunks"][0])
-        chunks = np.arange(place, place + len(saved))
-        storage._chunks["env"][chunks] = saved["env"]
-        storage._chunks["ordinal"][chunks] = saved["ordinal"]
+        chunks = int(arrays.head["chunks"]) + np.arange(len(saved))
+        for name in ("env", "ordinal"):
+            arrays.chunks[name][chunks] = saved[name]
         # Numbers of chunks that are gone are skipped: only their order matters.
-        storage._chunks["closed"][chunks] = end - len(saved) + np.arange(len(saved))
-        storage._ring["chunks"][0] += len(saved)
-        storage._load_chunk_data(chunks, sizes, data)
+        arrays.chunks["closed"][chunks] = end - len(saved) + np.arange(len(saved))
+        arrays.head["chunks"] += len(saved)
+        self.storage.load_chunk_data(chunks, sizes, data)
 
     def _open_chunks(self, chains: np.ndarray) -> None:
-        storage = self.storage
-        for env in np.flatnonzero(has_open(chains, storage.chunk)):
-            chunk = int(storage._ring["chunks"][0])
-            storage._chunks[chunk] = (-1, env, chains["chunks"][env] - 1, -1)
-            storage._ring["chunks"][0] += 1
+        arrays = self.storage.arrays
+        for env in np.flatnonzero(has_open(chains, self.storage.chunk)):
+            chunk = arrays.chunks[int(arrays.head["chunks"])]
+            chunk["env"], chunk["ordinal"], chunk["closed"] = env, chains["chunks"][env] - 1, -1
+            arrays.head["chunks"] += 1
 
     def _free_chunks(self, touched: int) -> None:
         """Chunk places that were free when the state was saved are free again: under a budget,
         what is evicted next hangs on them. One that is too small for them goes without."""
-        storage = self.storage
-        r = storage._ring[0]
-        held = int(r["chunks"])
-        spare = min(touched, storage._max_chunks) - held
+        storage, arrays, head = self.storage, self.storage.arrays, self.storage.arrays.head
+        held = int(head["chunks"])
+        spare = min(touched, len(arrays.chunks)) - held
         if storage.budget is not None:
-            spare = min(spare, max(0, storage.budget - storage.nbytes) // storage._chunk_bytes)
-        storage._free[:spare] = np.arange(held, held + spare)
-        r["free"], r["chunks"] = spare, held + spare
+            spare = min(spare, max(0, storage.budget - storage.nbytes) // storage.chunk_bytes)
+        arrays.chunks["free"][:spare] = np.arange(held, held + spare)
+        head["free"], head["chunks"] = spare, held + spare
 
     def _load_rows(self, start: int, end: int, places: Any) -> None:
-        storage, state = self.storage, self.state
-        r = storage._ring[0]
-        first = max(start, int(r["written"] - r["window"]))
+        storage, state, arrays = self.storage, self.state, self.storage.arrays
+        first = max(start, int(arrays.head["written"] - arrays.head["window"]))
         if first >= end:
             return
-        slots = slots_of(storage, first, end)
+        slots = arrays.slots_of(first, end)
         saved = np.array(state[f"rows-{start}-{end}"][first - start :])
         at = places(saved["env"], saved["frame"])
-        rows = np.empty(len(saved), kernels.ROW)
+        rows = np.empty(len(saved), ROW)
         for name in ("reward", "depth", "terminated", "truncated"):
             rows[name] = saved[name]
         rows["chunk"], rows["position"] = at // storage.chunk, at % storage.chunk
         rows["link"] = 0
-        storage._rows[slots] = rows
-        columns = storage._export_columns(slots[:1])
-        storage._import_columns(
-            slots, {name: state[f"{name}-{start}-{end}"][first - start :] for name in columns}
-        )
+        arrays.rows[slots] = rows
+        for name, column in storage.row_columns.items():
+            column[slots] = state[f"{name}-{start}-{end}"][first - start :]

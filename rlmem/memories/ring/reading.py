@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from rlmem.memories.base.batch import Batch
+from rlmem.memories.ring.read_kernels import COLUMNS
 
 if TYPE_CHECKING:
     from rlmem.memories.ring.ring import RingStorage
@@ -27,16 +28,22 @@ class SampleArrays:
         n, self.pinned = int(np.prod(shape)), pinned
         count = storage.stack + 1 if storage.n_step == 1 else 2 * storage.stack
         self.places = np.empty((n, count), np.int64)
-        self.last = np.empty(n, np.int64)  # slots at whose next observations the returns end
         size = int(np.prod(storage.frame_shape))
         self.frames, frames = self._make((n, count, size), storage.dtype)
-        held = storage._action
+        held = storage.actions
         sampled = np.dtype(np.int64) if held.dtype.kind in "iu" else held.dtype
         self.action, action = self._make((n, int(np.prod(held.shape[1:]))), sampled)
-        self.reward, reward = self._make((n,), np.float32)
-        self.terminated, terminated = self._make((n,), np.bool_)
-        self.truncated, truncated = self._make((n,), np.bool_)
-        self.steps, steps = self._make((n,), np.int64)
+        # One block for the reader, who takes it as bytes (`read_kernels.COLUMNS`); room for one at
+        # least, as an empty array has no stride to be cut with.
+        size = max(1, n) * sum(kind(0).nbytes for _, kind in COLUMNS)
+        self.columns, block = self._make((size,), np.uint8)
+        cut: dict[str, torch.Tensor] = {}
+        at = 0
+        for name, kind in COLUMNS:
+            end = at + n * kind(0).nbytes
+            cut[name] = block[at:end].view(torch.from_numpy(np.empty(0, kind)).dtype)
+            at = end
+        self.last = cut["last"].numpy()
         channels, *rest = storage.frame_shape
         own, batch = storage.stack * channels, len(shape)
         frames = frames.view(*shape, count * channels, *rest)
@@ -44,14 +51,14 @@ class SampleArrays:
             "observation": frames.narrow(batch, 0, own),
             "action": action.view(*shape, *held.shape[1:]),
             "next_observation": frames.narrow(batch, count * channels - own, own),
-            "reward": reward.view(*shape, 1),
-            "terminated": terminated.view(*shape, 1),
-            "truncated": truncated.view(*shape, 1),
-            "steps_to_next": steps.view(*shape, 1),
+            "reward": cut["reward"].view(*shape, 1),
+            "terminated": cut["terminated"].view(*shape, 1),
+            "truncated": cut["truncated"].view(*shape, 1),
+            "steps_to_next": cut["steps"].view(*shape, 1),
         }
-        self.columns: dict[str, np.ndarray] = {}
-        for name, column in storage._columns.items():
-            self.columns[name], tensor = self._make((n, *column.shape[1:]), column.dtype)
+        self.more: dict[str, np.ndarray] = {}
+        for name, column in storage.columns.items():
+            self.more[name], tensor = self._make((n, *column.shape[1:]), column.dtype)
             self.batch[name] = tensor.view(*shape, *column.shape[1:])
 
     def _make(self, shape: tuple[int, ...], dtype: Any) -> tuple[np.ndarray, torch.Tensor]:

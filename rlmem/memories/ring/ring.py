@@ -20,21 +20,23 @@ from typing import Any
 
 import numpy as np
 import torch
-from tensordict import TensorDict
 
-from rlmem.memories.base.batch import Batch, as_tensordict
+from rlmem.memories.base.batch import Batch
 from rlmem.memories.base.build import Needs
-from rlmem.memories.base.indexing import slots_of
 from rlmem.memories.base.serialize import State, load_state, save_state
-from rlmem.memories.base.storage import Block, as_block
-from rlmem.memories.ring import kernels
+from rlmem.memories.base.storage import Block
 from rlmem.memories.ring.budget import RingBudget
-from rlmem.memories.ring.checkpoint import RingLog
+from rlmem.memories.ring.checkpoint import RingCheckpoint
 from rlmem.memories.ring.load import RingLoader
+from rlmem.memories.ring.plan_kernels import continues
+from rlmem.memories.ring.read_kernels import read
 from rlmem.memories.ring.reading import SampleArrays
+from rlmem.memories.ring.records import ROW
 from rlmem.memories.ring.slots import RingFrames
+from rlmem.memories.ring.write_kernels import evict, plan_write
 
 MAX_ROWS = 4096  # transitions that are written at once
+_BYTE = np.dtype(np.uint8)
 
 
 class RingStorage(RingFrames):
@@ -45,15 +47,7 @@ class RingStorage(RingFrames):
         frame_shape: shape of one observation as the environment gives it: (1, 84, 84) for Atari,
             (C, H, W) for other images, (D,) for vectors.
         dtype: of an observation.
-        stack: frames in a sampled observation, concatenated along the first axis; 1 for vectors.
-        num_envs: environments that write in turn, told apart by the block's `env_id`.
-        action_shape, action_dtype: of one action as it is held; integers are sampled as int64.
-        n_step: steps of the sampled return; 1 is the plain transition.
-        gamma: discount inside the n-step return.
-        chunk: frames a chunk, 2 to 255.
-        budget: bytes that it may hold; the capacity is then an upper bound.
-        columns: name -> (shape, dtype) of what a block brings of each transition beside these, such
-            as log-probabilities or hidden states; they are kept and sampled like the action.
+        options: see `RingOptions`.
 
     Written in order only (TorchRL's `RoundRobinWriter` or rlmem's `RingWriter`). A block that is
     refused leaves storage and writer as they were.
@@ -76,7 +70,7 @@ class RingStorage(RingFrames):
         discrete = np.uint8 if spec.num_actions <= 256 else np.int64
         if budget is not None:  # an upper bound: memory is taken as it is written
             frame = 0 if cls.compresses else int(np.prod(spec.frame_shape)) * spec.dtype.itemsize
-            capacity = budget // (kernels.ROW.itemsize + 1 + frame) + spec.num_envs
+            capacity = budget // (ROW.itemsize + 1 + frame) + spec.num_envs
         return cls(
             capacity,
             spec.frame_shape,
@@ -97,9 +91,6 @@ class RingStorage(RingFrames):
         """Further arguments, of the settings of a kind of storage."""
         return {}
 
-    def __len__(self) -> int:
-        return int(self._ring["window"][0])
-
     def set(self, cursor: Any, data: Any, *, set_cursor: bool = True) -> None:
         """Write a block at the slots `cursor`, which must follow the last written ones.
 
@@ -116,7 +107,7 @@ class RingStorage(RingFrames):
                 f"{type(self).__name__} is written behind its newest transition only: use extend"
             )
         first = int(cursor) if isinstance(cursor, int) else int(cursor[0])
-        following = int(self._ring["cursor"][0]) % self.max_size
+        following = int(self.arrays.head["cursor"]) % self.max_size
         if first != following:
             # With a budget the ring may turn early, which TorchRL's writer would not know.
             writers = "RingWriter" if self.budget is not None else "RoundRobinWriter or RingWriter"
@@ -126,24 +117,8 @@ class RingStorage(RingFrames):
             )
         self.append(data)
 
-    def _max_size_along_dim0(self, *, single_data: Any = None, batched_data: Any = None) -> int:
-        """Slots. TorchRL's writers ask with the data in hand, just before they move their cursor:
-        a block that `set` would refuse is refused here, while nothing has moved."""
-        data = batched_data if single_data is None else single_data
-        if data is not None:
-            self.read_block(data)
-        return self.max_size
-
     def read_block(self, data: Any) -> Block:
-        """A block as arrays, checked: what `set` takes.
-
-        Raises:
-            ValueError: it is of other shapes.
-        """
-        action = self._action
-        block = as_block(
-            data, self.frame_shape, self.dtype, self.num_envs, action.shape[1:], action.dtype
-        )
+        block = super().read_block(data)
         if self._columns and not isinstance(data, Block):
             block.columns = {
                 name: self._read_column(data, name, len(block)) for name in self.columns
@@ -174,8 +149,8 @@ class RingStorage(RingFrames):
         """
         block = self.read_block(data)
         longest = min(MAX_ROWS, self.max_size)
-        if self._limit is not None:
-            longest = min(longest, self._limit.longest_run)
+        if self.limit is not None:
+            longest = min(longest, self.limit.longest_run)
         slots, done = [], 0
         while done < len(block):
             whole = done == 0 and len(block) <= longest
@@ -187,12 +162,12 @@ class RingStorage(RingFrames):
 
     def _place(self, count: int) -> tuple[int, int]:
         """First slot and length of the next run of at most `count` slots, made free."""
-        size, cursor, window = self._cursors()
+        size, cursor, window = self.arrays.cursors()
         if cursor == size and window == size and size < self.max_size:
             return cursor, min(count, self.max_size - size)
         first = cursor % size
         count = min(count, size - first)
-        self._evict(count - (size - window))
+        self.evict(count - (size - window))
         return first, count
 
     def _write(self, block: Block) -> tuple[int, int]:
@@ -202,64 +177,41 @@ class RingStorage(RingFrames):
         """
         done = block.terminated | block.truncated
         observation, following = as_bytes(block.observation), as_bytes(block.next_observation)
-        follows = kernels.continues(
-            block.env_id, done, observation, following, self._chains, self._tails()
+        follows = continues(
+            self.arrays.memory, block.env_id, done, observation, following, self._tails()
         )
         self._reserve(block.env_id, follows)
-        if self._limit is None:
+        if self.limit is None:
             first, count = self._place(len(block))
         else:
-            first, count = self._limit.place(block.env_id, follows)
+            first, count = self.limit.place(block.env_id, follows)
         if count < len(block):
             block, done, follows = block.rows(slice(count)), done[:count], follows[:count]
         slots = slice(first, first + count)
-        new, ahead = kernels.plan_write(
-            first,
-            block.env_id,
-            done,
-            follows,
-            self.stack,
-            self.chunk,
-            self._ring,
-            self._rows,
-            self._chunks,
-            self._free,
-            self._chains,
-            self._recent,
-        )
-        self._action[slots] = block.action
-        rows = self._rows[slots]
+        places = plan_write(self.arrays.memory, first, block.env_id, done, follows)
+        self.actions[slots] = block.action
+        rows = self.arrays.rows[slots]
         rows["reward"] = block.reward
         rows["terminated"] = block.terminated
         rows["truncated"] = block.truncated
         self._write_columns(block, slots)
-        self._put(block, new, ahead, first)
-        if self._limit is not None:
-            self._limit.settle()
+        self._put(block, *places, first)
+        if self.limit is not None:
+            self.limit.settle()
         return first, count
 
     def _write_columns(self, block: Block, slots: slice) -> None:
         for name, column in self._columns.items():
             column[slots] = block.columns[name][: slots.stop - slots.start]
 
-    def _evict(self, count: int) -> None:
+    def evict(self, count: int) -> None:
+        """Drop the `count` oldest transitions, none if it is negative."""
         if count <= 0:
             return
         if self.budget is not None:
-            r = self._ring[0]
-            oldest = (r["cursor"] - r["window"]) % r["size"]
-            self._evicted.append((oldest + np.arange(count)) % r["size"])
-        freed = kernels.evict(
-            count,
-            self.stack,
-            self.chunk,
-            self._ring,
-            self._rows,
-            self._chunks,
-            self._free,
-            self._chains,
-            self._recent,
-        )
+            oldest = int(self.arrays.head["written"]) - len(self)
+            self._evicted.append(self.arrays.slots_of(oldest, oldest + count))
+        freed = evict(self.arrays.memory, count)
         if len(freed):
             self._release(freed)
 
@@ -267,10 +219,11 @@ class RingStorage(RingFrames):
         if self.budget is not None and budget > self.budget:
             raise ValueError(f"budget={budget}: this storage was made for {self.budget} bytes")
         self.budget, self.slot_bytes = budget, slot_bytes
-        self._limit = RingBudget(self, budget)
+        self.limit = RingBudget(self, budget)
 
     @cached_property
-    def _limit(self) -> RingBudget | None:
+    def limit(self) -> RingBudget | None:
+        """What places runs within the budget; None without one."""
         return None if self.budget is None else RingBudget(self, self.budget)
 
     def drain_evicted(self) -> np.ndarray:
@@ -281,62 +234,33 @@ class RingStorage(RingFrames):
         self._evicted.clear()
         return slots
 
-    def get(self, index: Any) -> TensorDict:
-        """Read transitions.
-
-        Args:
-            index: int64 [B] or [U, B] slots (a number gives one transition without batch
-                dimension), or what else indexes a tensor of this length
-                (`rlmem.memories.base.indexing`).
-
-        Returns:
-            TensorDict of the index's shape: `observation` and `("next", "observation")`
-            [B, *observation_shape], `action`, `steps_to_next` and `("next", ...)` reward,
-            terminated, truncated, done [B, 1].
-
-        Raises:
-            IndexError: a slot holds no transition.
-        """
-        slots = slots_of(self, index)
-        if not slots.shape:
-            return self.get(slots[None])[0]
-        return as_tensordict(self.read(slots), slots.shape)
-
     def buffers(self, shape: tuple[int, ...], *, pinned: bool = False) -> SampleArrays:
         return SampleArrays(self, shape, pinned)
 
     def read(self, index: np.ndarray, buffers: SampleArrays | None = None) -> Batch:
         out = buffers or self.buffers(index.shape)
         flat = index.reshape(-1)
-        held = kernels.read(
+        held = read(
+            self.arrays.memory,
+            self._flat_actions,
             flat,
-            self.stack,
-            self.chunk,
             self.n_step,
             self.gamma,
-            self._ring,
-            self._rows,
-            self._chunks,
-            self._flat_action,
             out.places,
             out.action,
-            out.reward,
-            out.terminated,
-            out.truncated,
-            out.steps,
-            out.last,
+            out.columns,
         )
         if not held:
             raise IndexError(f"a slot of {flat.min()} .. {flat.max()} holds no transition")
         self._take(flat, out.last, out.places, out.frames)
-        for name, column in out.columns.items():
+        for name, column in out.more.items():
             self._columns[name].take(flat, axis=0, out=column)
         return out.batch
 
     # Saving: see `rlmem.memories.ring.checkpoint`.
 
     def state_views(self) -> State:
-        return RingLog(self).state(None)
+        return RingCheckpoint(self).state(None)
 
     def check_state(self, state: State) -> None:
         """Refuse a state that does not fit.
@@ -355,7 +279,7 @@ class RingStorage(RingFrames):
         """
         RingLoader(self, state).load()
         self._saved = state.get("token")
-        within = self._limit is None or self._limit.shrink()
+        within = self.limit is None or self.limit.shrink()
         assert within, "a state was let pass that its budget does not hold"
 
     def save(self, folder: Path, previous: Path | None = None) -> None:
@@ -365,23 +289,23 @@ class RingStorage(RingFrames):
             previous: folder of an earlier state. If it is the one that this storage saved or
                 loaded last, what stands there is linked and only what is new is written.
         """
-        log, since = RingLog(self), None
+        checkpoint, since = RingCheckpoint(self), None
         if previous is not None and self._saved is not None:
             with contextlib.suppress(OSError, ValueError):
                 since = load_state(previous)
-        reuse = [] if since is None else log.reusable(since)
+        reuse = [] if since is None else checkpoint.reusable(since)
         if since is not None and (since.get("token") != self._saved or not since.intact(reuse)):
             since, reuse = None, []
         token = uuid.uuid4().hex
-        state = {"token": token, **log.state(since)}
+        state = {"token": token, **checkpoint.state(since)}
         save_state(folder, state, previous if since else None, reuse)
         self._saved = token
 
     def check_valid(self) -> None:
-        RingLog(self).check_valid()
+        RingCheckpoint(self).check_valid()
 
 
 def as_bytes(frames: np.ndarray) -> np.ndarray:
     """The bytes of frames [N, ...] as uint8 [N, bytes]."""
-    n = len(frames)
-    return np.ascontiguousarray(frames).reshape(n, -1).view(np.uint8)
+    whole = frames if frames.flags.c_contiguous else np.ascontiguousarray(frames)
+    return whole.reshape(len(frames), -1).view(_BYTE)

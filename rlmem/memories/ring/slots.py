@@ -1,6 +1,7 @@
 """The arrays of a ring storage, their bytes, and what a subclass says of its frames."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -8,8 +9,8 @@ import torch
 
 from rlmem.memories.base.lazy import lazy_zeros
 from rlmem.memories.base.serialize import State
-from rlmem.memories.base.storage import Block, ReplayStorage
-from rlmem.memories.ring import kernels
+from rlmem.memories.base.storage import Block, TransitionStorage
+from rlmem.memories.ring.records import CHUNK, ROW, new_arrays
 
 Columns = Mapping[str, tuple[tuple[int, ...], Any]]  # name -> shape of a row, dtype
 # What a saved ring or a batch calls its own.
@@ -17,101 +18,100 @@ TAKEN = frozenset(("rows", "chunks", "data", "action", "observation", "next", "n
 TAKEN |= {"reward", "terminated", "truncated", "steps_to_next", "index", "weight", "mask"}
 
 
-def checked_columns(columns: Columns) -> Columns:
-    """Columns that a ring can hold beside its own.
+@dataclass(kw_only=True)
+class RingOptions:
+    """Options of a ring storage.
 
     Raises:
-        ValueError: a name is taken or no identifier.
+        ValueError: one is out of its range, or a column's name is taken or no identifier.
     """
-    for name in columns:
-        if name in TAKEN or not name.isidentifier():
-            raise ValueError(f"column {name!r}: taken by the memory itself, or no identifier")
-    return columns
+
+    stack: int = 1  # frames in a sampled observation, along the first axis; 1 for vectors
+    num_envs: int = 1  # environments that write in turn, told apart by the block's `env_id`
+    action_shape: tuple[int, ...] = ()  # of one action as it is held
+    action_dtype: Any = np.int64  # of that; integers are sampled as int64
+    n_step: int = 1  # steps of the sampled return; 1 is the plain transition
+    gamma: float = 0.99  # discount inside the n-step return
+    chunk: int = 16  # frames a chunk, 2 to 255
+    budget: int | None = None  # bytes that it may hold; the capacity is then an upper bound
+    # What a block brings of each transition beside these, such as log-probabilities or hidden
+    # states; they are kept and sampled like the action.
+    columns: Columns = field(default_factory=dict)
+
+    def check(self, capacity: int) -> None:
+        """Refuse options that are out of their range; see above."""
+        least = min(capacity, self.stack, self.num_envs, self.n_step)
+        if capacity < self.num_envs or least < 1:
+            raise ValueError(
+                f"capacity={capacity}, stack={self.stack}, num_envs={self.num_envs}, "
+                f"n_step={self.n_step}: each must be at least 1, and the capacity at least num_envs"
+            )
+        if not 2 <= self.chunk <= 255 or self.stack > 255:
+            raise ValueError(f"chunk={self.chunk}, stack={self.stack}: 2 to 255, and 255 at most")
+        for name in self.columns:
+            if name in TAKEN or not name.isidentifier():
+                raise ValueError(f"column {name!r}: taken by the memory itself, or no identifier")
 
 
-class RingFrames(ReplayStorage):
-    """Transitions and chunks as `rlmem.memories.ring.kernels` has them; the arguments are
-    those of `RingStorage`."""
+class RingFrames(TransitionStorage):
+    """Transitions and chunks as `rlmem.memories.ring.records` has them; the arguments are those of
+    `RingStorage`.
+
+    What is public here is also for the ring's own budget, checkpoint and loader.
+    """
 
     def __init__(
-        self,
-        capacity: int,
-        frame_shape: tuple[int, ...],
-        dtype: Any = np.uint8,
-        *,
-        stack: int = 1,
-        num_envs: int = 1,
-        action_shape: tuple[int, ...] = (),
-        action_dtype: Any = np.int64,
-        n_step: int = 1,
-        gamma: float = 0.99,
-        chunk: int = 16,
-        budget: int | None = None,
-        columns: Columns | None = None,
+        self, capacity: int, frame_shape: tuple[int, ...], dtype: Any = np.uint8, **options: Any
     ) -> None:
-        if capacity < num_envs or min(capacity, stack, num_envs, n_step) < 1:
-            raise ValueError(
-                f"capacity={capacity}, stack={stack}, num_envs={num_envs}, n_step={n_step}: each "
-                "must be at least 1, and the capacity at least num_envs"
-            )
-        if not 2 <= chunk <= 255 or stack > 255:
-            raise ValueError(f"chunk={chunk}, stack={stack}: 2 to 255, and 255 at most")
+        given = RingOptions(**options)
+        given.check(capacity)
         super().__init__(capacity)
         self.frame_shape, self.dtype = tuple(frame_shape), np.dtype(dtype)
-        self.stack, self.num_envs, self.chunk = stack, num_envs, chunk
-        self.n_step, self.gamma = n_step, gamma
-        self.budget = budget
+        self.stack, self.num_envs, self.chunk = given.stack, given.num_envs, given.chunk
+        self.n_step, self.gamma, self.budget = given.n_step, given.gamma, given.budget
         self.slot_bytes = 0  # of each slot, which others hold and the budget counts
-        # A transition begins two frames at most; each chain has an open and a half-used chunk.
-        self._max_chunks = -(-2 * capacity // chunk) + num_envs * (3 + -(-stack // chunk))
-        self._ring = np.zeros(1, kernels.RING)
-        self._rows = lazy_zeros((capacity,), kernels.ROW)
-        self._action = lazy_zeros((capacity, *action_shape), action_dtype)
-        self._flat_action = self._action.reshape(capacity, -1)  # a view, for the compiled loops
+        self.arrays = new_arrays(capacity, given.num_envs, given.stack, given.chunk)
+        self.actions = lazy_zeros((capacity, *given.action_shape), given.action_dtype)
+        self._flat_actions = self.actions.reshape(capacity, -1)  # a view, for the compiled loops
         self._columns = {
             name: lazy_zeros((capacity, *shape), dtype)
-            for name, (shape, dtype) in checked_columns(columns or {}).items()
+            for name, (shape, dtype) in given.columns.items()
         }
-        self._chunks = lazy_zeros((self._max_chunks,), kernels.CHUNK)
-        self._free = lazy_zeros((self._max_chunks,), np.int32)  # stack of free chunk places
-        self._chains = np.zeros(num_envs, kernels.CHAIN)
-        self._recent = np.zeros((num_envs, stack), np.int64)
         self._evicted: list[np.ndarray] = []
         self._saved: str | None = None  # token of the state that was saved or loaded last
-        self._empty()
 
-    _settings = (*ReplayStorage._settings, "n_step", "gamma", "budget", "slot_bytes", "_evicted")
+    _settings = (
+        *TransitionStorage._settings,
+        "n_step",
+        "gamma",
+        "budget",
+        "slot_bytes",
+        "_evicted",
+    )
 
     # Which slots hold a transition.
 
     def __len__(self) -> int:
-        return int(self._ring["window"][0])
-
-    def _cursors(self) -> tuple[int, int, int]:
-        """Slots in use, the slot after the newest, transitions held."""
-        r = self._ring[0]
-        return int(r["size"]), int(r["cursor"]), int(r["window"])
+        return int(self.arrays.counts["window"][0])
 
     def locate(self, index: torch.Tensor) -> torch.Tensor:
         """Slots of the transitions `index` (int64, any shape, in [0, len))."""
-        r = self._ring[0]
-        if r["window"] == r["size"]:
-            return index
-        return (int(r["cursor"] - r["window"]) + index) % int(r["size"])
+        size, cursor, window = self.arrays.cursors()
+        return index if window == size else (cursor - window + index) % size
 
     def contains(self, item: Any) -> Any:
         """Whether slots hold a transition, as in TorchRL's storages: bool for a number, bool [...]
         for a tensor of them; negative ones count from the end."""
         slot = torch.as_tensor(item)
-        size, cursor, window = self._cursors()
+        size, cursor, window = self.arrays.cursors()
         age = (cursor - 1 - slot) % max(1, size)
         held = ((slot >= 0) & (slot < size) & (age < window)) | ((slot < 0) & (slot >= -window))
         return bool(held) if held.ndim == 0 else held
 
     def newest(self, count: int) -> torch.Tensor:
         """Slots of the `count` newest transitions, oldest first, int64 [count]."""
-        r = self._ring[0]
-        return (int(r["cursor"]) - count + torch.arange(count)) % int(r["size"])
+        size, cursor, _ = self.arrays.cursors()
+        return (cursor - count + torch.arange(count)) % size
 
     # How frames are held: for the subclasses.
 
@@ -128,7 +128,7 @@ class RingFrames(ReplayStorage):
     def _take(
         self, index: np.ndarray, last: np.ndarray, places: np.ndarray, out: np.ndarray
     ) -> None:
-        """Copy the frames at the places of `kernels.read`, zeros for -1, to `out`, which is
+        """Copy the frames at the places of `read_kernels.read`, zeros for -1, to `out`, which is
         [B, count, frame size]."""
         raise NotImplementedError
 
@@ -143,30 +143,30 @@ class RingFrames(ReplayStorage):
     gives_back = False  # whether evicting can lower the bytes that are held
 
     @property
-    def _likely_frame(self) -> int:
+    def likely_frame(self) -> int:
         """Bytes that a frame will take."""
-        return -(-self._chunk_bytes // self.chunk)
+        return -(-self.chunk_bytes // self.chunk)
 
-    def _likely_bytes(self, frames: np.ndarray) -> tuple[int, int]:
+    def likely_bytes(self, frames: np.ndarray) -> tuple[int, int]:
         """Bytes that so many frames more of each environment (int64 [E]) will take beside their
         chunks, and bytes of those that they store away."""
         return 0, 0
 
-    def _growth(self, stored: int) -> int:
+    def growth(self, stored: int) -> int:
         """Bytes by which this storage grows if `stored` bytes are stored away."""
         return 0
 
     @property
-    def _least(self) -> int:
-        """Bytes that it comes to whatever the frames are like."""
+    def least(self) -> int:
+        """Bytes at least, whatever the frames are like."""
         return 0
 
     @property
-    def _spare(self) -> int:
+    def spare(self) -> int:
         """Bytes that no new slot may take, as slots stay and frames could need more later."""
         return 0
 
-    def _give_back(self, size: int, keep: int) -> int:
+    def give_back(self, size: int, keep: int) -> int:
         """Return `size` unused bytes to the system, but not what `keep` bytes to be stored away
         need; the bytes that were returned."""
         return 0
@@ -187,90 +187,86 @@ class RingFrames(ReplayStorage):
     # Bytes.
 
     @property
-    def _row_bytes(self) -> int:
-        more = sum(column[:1].nbytes for column in self._columns.values())
-        return self._rows.itemsize + self._action[:1].nbytes + more
+    def row_columns(self) -> dict[str, np.ndarray]:
+        """What a transition holds beside its row, [capacity, ...]; saved under these names."""
+        return {"action": self.actions, **self._columns}
 
     @property
-    def _chunk_bytes(self) -> int:
-        """Bytes that a chunk takes when it is begun."""
-        return self._chunks.itemsize + self._free.itemsize
+    def row_bytes(self) -> int:
+        """Bytes of a slot."""
+        return ROW.itemsize + sum(column[:1].nbytes for column in self.row_columns.values())
 
-    def _bytes(self, slots: int, chunks: int) -> dict[str, int]:
-        reward = self._rows["reward"].itemsize
+    @property
+    def chunk_bytes(self) -> int:
+        """Bytes that a chunk takes when it is begun."""
+        return CHUNK.itemsize
+
+    def bytes_of(self, slots: int, chunks: int) -> dict[str, int]:
+        """Component -> bytes of so many slots and chunks, without the frames."""
+        arrays, reward = self.arrays, ROW["reward"].itemsize
+        index = slots * (ROW.itemsize - reward) + chunks * CHUNK.itemsize
         return {
             **{name: slots * column[:1].nbytes for name, column in self._columns.items()},
-            "actions": slots * self._action[:1].nbytes,
+            "actions": slots * self.actions[:1].nbytes,
             "rewards": slots * reward,
-            "index": slots * (self._rows.itemsize - reward)
-            + chunks * (self._chunks.itemsize + self._free.itemsize)
-            + self._chains.nbytes
-            + self._recent.nbytes,
+            "index": index + arrays.chains.nbytes + arrays.recent.nbytes,
         }
 
     def footprint(self) -> dict[str, int]:
-        size, chunks = int(self._ring["size"][0]), int(self._ring["chunks"][0])
-        return {**self._frame_bytes(), **self._bytes(size, chunks)}
+        head = self.arrays.head
+        return {**self._frame_bytes(), **self.bytes_of(int(head["size"]), int(head["chunks"]))}
 
     @property
     def nbytes(self) -> int:
         """Bytes held now, with those that each slot takes elsewhere."""
-        return sum(self.footprint().values()) + self.slot_bytes * int(self._ring["size"][0])
+        return sum(self.footprint().values()) + self.slot_bytes * int(self.arrays.head["size"])
 
     def projected_footprint(self) -> dict[str, int]:
         """Bytes when full, with as many frames a transition as there are now (one at the start)."""
         chunks = self._projected_chunks()
-        return {**self._projected_frame_bytes(chunks), **self._bytes(self.max_size, chunks)}
+        return {**self._projected_frame_bytes(chunks), **self.bytes_of(self.max_size, chunks)}
 
     def _projected_chunks(self) -> int:
-        held, chunks = len(self), int(self._ring["chunks"][0])
+        held, chunks = len(self), int(self.arrays.head["chunks"])
         frames = self.max_size + self.num_envs * self.stack
         full = -(-frames // self.chunk) + self.num_envs
         if held == 0:
             return full
-        return min(self._max_chunks, max(full, -(-chunks * self.max_size // held)))
+        return min(len(self.arrays.chunks), max(full, -(-chunks * self.max_size // held)))
 
-    def _empty(self) -> None:
-        self._ring[:] = np.zeros(1, kernels.RING)
-        self._chains["head"] = self._chains["chunk"] = -1
-        for name in ("position", "chunks", "depth", "running", "slot", "seq"):
-            self._chains[name] = 0
+    def clear(self) -> None:
+        """Hold nothing."""
+        self.arrays.clear()
         self._evicted.clear()
+
+    def _empty(self) -> None:  # as TorchRL calls it
+        self.clear()
 
     # Saving: see `rlmem.memories.ring.checkpoint`.
 
-    def _export_columns(self, slots: np.ndarray) -> dict[str, np.ndarray]:
-        """What a transition holds beside its row."""
-        more = {name: column[slots] for name, column in self._columns.items()}
-        return {"action": self._action[slots], **more}
-
-    def _import_columns(self, slots: np.ndarray, columns: dict[str, np.ndarray]) -> None:
-        self._action[slots] = columns["action"]
-        for name, column in self._columns.items():
-            column[slots] = columns[name]
-
-    def _chunk_sizes(self, chunks: np.ndarray) -> np.ndarray:
+    def chunk_sizes(self, chunks: np.ndarray) -> np.ndarray:
         """Bytes of the frames of full chunks, int64 [n]."""
         return np.zeros(len(chunks), np.int64)
 
-    def _chunk_data(self, chunks: np.ndarray) -> np.ndarray:
+    def chunk_data(self, chunks: np.ndarray) -> np.ndarray:
         """The frames of full chunks as they are held, uint8."""
         return np.empty(0, np.uint8)
 
-    def _load_chunk_data(self, chunks: np.ndarray, sizes: np.ndarray, data: np.ndarray) -> None:
-        """Take over what `_chunk_sizes` and `_chunk_data` gave."""
+    def load_chunk_data(self, chunks: np.ndarray, sizes: np.ndarray, data: np.ndarray) -> None:
+        """Take over what `chunk_sizes` and `chunk_data` gave."""
 
-    def _export_open(self) -> dict[str, np.ndarray]:
+    def export_open(self) -> dict[str, np.ndarray]:
         """What changes with each frame."""
         raise NotImplementedError
 
-    def _import_open(self, state: State) -> None:
+    def import_open(self, state: State) -> None:
+        """Take over what `export_open` gave."""
         raise NotImplementedError
 
-    def _import_layout(self, state: State) -> None:
-        """Take over how `_chunk_data` lay, before it comes."""
+    def import_layout(self, state: State) -> None:
+        """Take over how `chunk_data` lay, before it comes."""
 
-    def _check_frames(self, state: State, chains: np.ndarray, chunks: np.ndarray) -> None:
+    def check_frames(self, state: State, chains: np.ndarray, chunks: np.ndarray) -> None:
         """Refuse a state whose frames do not fit.
 
         Args:
@@ -281,14 +277,14 @@ class RingFrames(ReplayStorage):
         """
         raise NotImplementedError
 
-    def _make_room(self, state: State, chunks: int) -> None:
+    def make_room(self, state: State, chunks: int) -> None:
         """Take what so many chunks of a checked state need and may be refused.
 
         Raises:
             UserError: it was refused; nothing was changed.
         """
 
-    def _least_loaded(self, state: State, chains: np.ndarray, chunks: np.ndarray) -> int:
+    def least_loaded(self, state: State, chains: np.ndarray, chunks: np.ndarray) -> int:
         """Bytes of a state's frames, of which as many were evicted as can be; see
-        `_check_frames`."""
+        `check_frames`."""
         raise NotImplementedError

@@ -108,7 +108,7 @@ def as_index(index: Any) -> np.ndarray:
     """Any index (int, list, array, tensor) as int64 [n]."""
     if isinstance(index, torch.Tensor):
         index = index.cpu().numpy()
-    return np.atleast_1d(np.asarray(index, dtype=np.int64))
+    return np.array(index, np.int64, copy=None, ndmin=1)
 
 
 def kept_slots(index: Any) -> np.ndarray:

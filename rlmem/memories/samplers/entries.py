@@ -5,7 +5,7 @@ from numba import njit
 
 
 @njit(cache=True)
-def _scan(index: np.ndarray, value: np.ndarray, capacity: int) -> tuple[int, int]:
+def scan(index: np.ndarray, value: np.ndarray, capacity: int) -> tuple[int, int]:
     """First row that cannot be entered, or -1, and the largest index."""
     highest = -1
     for i in range(index.shape[0]):
@@ -42,8 +42,8 @@ def check_entries(index: np.ndarray, value: np.ndarray, capacity: int) -> int:
         ValueError: a weight is negative or not finite, or there are not as many as indices.
     """
     if index.shape != value.shape:
-        raise ValueError(f"{index.shape} indices and {value.shape} weights: give one for each")
-    row, highest = _scan(index, value, capacity)
+        raise unequal(index, value)
+    row, highest = scan(index, value, capacity)
     if row >= 0:
         raise refusal(int(index[row]), float(value[row]), capacity)
     return highest
@@ -58,6 +58,11 @@ def check_index(index: np.ndarray, capacity: int) -> None:
     row = _outside(index, capacity)
     if row >= 0:
         raise refusal(int(index[row]), 0.0, capacity)
+
+
+def unequal(index: np.ndarray, value: np.ndarray) -> ValueError:
+    """The error for as many weights as there are no indices."""
+    return ValueError(f"{index.shape} indices and {value.shape} weights: give one for each")
 
 
 def refusal(index: int, value: float, capacity: int) -> Exception:

@@ -1,16 +1,17 @@
 """Prioritized experience replay (Schaul et al. 2016, arXiv 1511.05952).
 
-`PrioritizedSampler` is the proportional variant: P(i) ~ (|delta_i| + eps)^alpha, 16 bytes an item.
-`RankSampler` is the rank-based one: P(i) ~ (1 / rank(i))^alpha, 24 to 32 bytes an item. Both draw
-stratified (one draw from each of batch_size equal ranges) and return importance weights
-(N P(i))^-beta, divided by the largest of the batch; beta rises linearly over the run. A new
-transition gets the largest priority so far, so that each is seen early.
+`PrioritizedSampler` is the proportional variant: P(i) ~ (|delta_i| + eps)^alpha, 16 bytes an item;
+the rank-based one is in `rank.py`. Both draw stratified (one draw from each of batch_size equal
+ranges) and return importance weights (N P(i))^-beta, divided by the largest of the batch; beta
+rises linearly over the run. A new transition gets the largest priority so far, so that each is
+seen early.
 
 They are subclasses of TorchRL's `PrioritizedSampler` so that `TensorDictReplayBuffer` sends them
 the TD errors, but share no code with it: its trees live in a C++ extension that has to match
 torch's build.
 """
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -24,15 +25,14 @@ from rlmem.memories.base.build import Needs
 from rlmem.memories.base.serialize import State
 from rlmem.memories.base.state import array_of, number_of
 from rlmem.memories.samplers.base import ReplaySampler, as_index, draw_uniform, require_items
-from rlmem.memories.samplers.rank_heap import RankHeap
 from rlmem.memories.samplers.sum_tree import SumTree
 from rlmem.registry import part
 from rlmem.settings import Settings, setting
 
 
 @dataclass(kw_only=True)
-class RankSettings(Settings):
-    """Rank-based prioritisation (Schaul 2016)."""
+class ScheduleSettings(Settings):
+    """What both variants set."""
 
     alpha: float = setting(at_least=0, at_most=1)
     beta_start: float = setting(at_least=0, at_most=1)
@@ -41,29 +41,38 @@ class RankSettings(Settings):
 
 
 @dataclass(kw_only=True)
-class PrioritizedSettings(RankSettings):
+class PrioritizedSettings(ScheduleSettings):
     """Proportional prioritisation (Schaul 2016)."""
 
     eps: float = setting(above=0)
 
 
 @njit(cache=True)
-def _largest(index: np.ndarray, priority: np.ndarray) -> float:
-    """The largest priority (>= 0) of those with an index >= 0; inf if one is not finite."""
-    largest = 0.0
-    for i in range(index.shape[0]):
+def _sizes(index: np.ndarray, td_error: np.ndarray) -> tuple[np.ndarray, float]:
+    """|TD error| float64, and the largest of those with an index >= 0; inf if one is not finite."""
+    sizes, largest = np.empty(len(td_error)), 0.0
+    for i in range(len(index)):
+        sizes[i] = abs(td_error[i])
         if index[i] >= 0:
-            if not priority[i] < np.inf:
-                return np.inf
-            largest = max(largest, priority[i])
-    return largest
+            if not sizes[i] < np.inf:
+                return sizes, np.inf
+            largest = max(largest, sizes[i])
+    return sizes, largest
 
 
-class _Prioritized(ReplaySampler, TorchRLPrioritizedSampler):
+@njit(cache=True)
+def _in_strata(u: np.ndarray, batch_size: int) -> np.ndarray:
+    """Of draws [n] from [0, 1) each `batch_size` in a row moved into equal parts of it, in turn."""
+    for i in range(len(u)):
+        u[i] = (i % batch_size + u[i]) / batch_size
+    return u
+
+
+class Prioritized(ReplaySampler, TorchRLPrioritizedSampler):
     """What both variants share: the schedule of beta, the largest priority so far, the weights."""
 
     @classmethod
-    def build(cls, settings: RankSettings, needs: Needs, capacity: int) -> Any:
+    def build(cls, settings: ScheduleSettings, needs: Needs, capacity: int) -> Any:
         """Make the sampler for a run."""
         return cls(capacity, **asdict(settings))  # pyright: ignore[reportArgumentType]
 
@@ -168,27 +177,59 @@ class _Prioritized(ReplaySampler, TorchRLPrioritizedSampler):
             ValueError: a priority is not finite, or there are not as many as indices; nothing was
                 changed.
         """
-        priority = torch.as_tensor(priority).detach().to("cpu", torch.float64).numpy()
-        index = as_index(index)
-        priority = np.abs(priority).reshape(-1)
-        if len(priority) != len(index):
-            if len(priority) != 1:
-                raise ValueError(f"{len(index)} indices and {len(priority)} TD errors were given")
-            priority = np.repeat(priority, len(index))
-        largest = _largest(index, priority)
+        td_error = torch.as_tensor(priority).detach().cpu()
+        if td_error.dtype is not torch.float32:
+            td_error = td_error.double()
+        td_error, index = td_error.numpy().reshape(-1), as_index(index)
+        if len(td_error) != len(index):
+            if len(td_error) != 1:
+                raise ValueError(f"{len(index)} indices and {len(td_error)} TD errors were given")
+            td_error = np.repeat(td_error, len(index))
+        priority, largest = _sizes(index, td_error)
         if largest == np.inf:
             raise ValueError("a TD error is not finite: the network has diverged")
         self._write(index, priority)
         self._largest = max(self._largest, largest)
 
-    def _strata(self, batch_size: int) -> torch.Tensor:
-        """One draw in each of batch_size equal parts of [0, 1), float64 [batch_size]."""
-        return (torch.arange(batch_size) + self.uniform(batch_size)) / batch_size
+    def sample(self, storage: Storage, batch_size: int) -> tuple[torch.Tensor, dict]:
+        """Indices int64 [batch_size] and `priority_weight` float32 [batch_size].
 
-    def _info(self, probability: torch.Tensor) -> dict[str, torch.Tensor]:
+        Raises:
+            RuntimeError: the memory is empty.
+            ValueError: the storage has more slots than the sampler.
+        """
+        index, weight = self._draw(storage, (batch_size,))
+        return torch.from_numpy(index), {"priority_weight": torch.from_numpy(weight)}
+
+    def draw(
+        self, storage: Any, batch_size: int, num_batches: int
+    ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """The minibatches of a round at once; the same draws as one by one."""
+        index, weight = self._draw(storage, (num_batches, batch_size))
+        return index, {"weight": weight}
+
+    def _draw(self, storage: Any, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+        """Items int64 [..., B] and their weights float32 [..., B]."""
+        require_items(storage)
+        self.check_storage(storage)
+        size = math.prod(shape)
+        if not self._has_weight():
+            index = draw_uniform(storage, size, self._rng)
+            return index.view(shape).numpy(), np.ones(shape, np.float32)
+        index, probability = self._at(_in_strata(self.uniform(size).numpy(), shape[-1]))
+        probability = probability.reshape(shape)
         # Dividing by the largest weight is dividing by the smallest probability's.
-        weight = (probability / probability.min()).pow(-self.beta)
-        return {"priority_weight": weight.to(torch.float32)}
+        weight = (probability / probability.min(-1, keepdims=True)) ** -self.beta
+        return index.reshape(shape), weight.astype(np.float32)
+
+    def _has_weight(self) -> bool:
+        """Whether any item has a positive probability."""
+        return True
+
+    def _at(self, fractions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Items int64 [n] at fractions float64 [n] of all probability, and how probable each is,
+        but for a common factor."""
+        raise NotImplementedError
 
     def _write(self, index: np.ndarray, priority: np.ndarray) -> None:
         try:
@@ -237,7 +278,7 @@ def _exponent(name: str, value: Any) -> float:
 
 
 @part("memory/sampler", "prioritized", settings=PrioritizedSettings)
-class PrioritizedSampler(_Prioritized):
+class PrioritizedSampler(Prioritized):
     """Proportional prioritization.
 
     Args:
@@ -274,20 +315,11 @@ class PrioritizedSampler(_Prioritized):
             weights = (self._largest + self.eps) ** self.alpha
         self._tree.load_leaves(np.where(held, weights, 0.0))
 
-    def sample(self, storage: Storage, batch_size: int) -> tuple[torch.Tensor, dict]:
-        """Indices int64 [batch_size] and `priority_weight` float32 [batch_size].
+    def _has_weight(self) -> bool:
+        return self._tree.total > 0.0
 
-        Raises:
-            RuntimeError: the memory is empty.
-            ValueError: the storage has more slots than the sampler.
-        """
-        require_items(storage)
-        self.check_storage(storage)
-        if not self._tree.total > 0.0:
-            index = draw_uniform(storage, batch_size, self._rng)
-            return index, {"priority_weight": torch.ones(batch_size)}
-        index = self._tree.draw(self._strata(batch_size).numpy())
-        return torch.from_numpy(index), self._info(torch.from_numpy(self._tree.leaf(index)))
+    def _at(self, fractions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return self._tree.draw_weighted(fractions)
 
     def remove(self, index: np.ndarray) -> None:
         """Set the weight of slots to 0."""
@@ -332,97 +364,3 @@ class PrioritizedSampler(_Prioritized):
     def check_valid(self) -> None:
         """The tree is consistent."""
         self._tree.check_valid()
-
-
-@part("memory/sampler", "rank", settings=RankSettings)
-class RankSampler(_Prioritized):
-    """Rank-based prioritization: P(i) ~ (1 / rank(i))^alpha.
-
-    The ranks are the positions in a binary max-heap, sorted anew every `sort_every` updates: as in
-    the paper, an approximation that is exact just after each sort.
-
-    Args:
-        capacity: number of slots of the storage.
-        alpha, beta_start, beta_end, beta_steps: see `PrioritizedSampler`.
-        sort_every: priority updates between two sorts.
-    """
-
-    def __init__(
-        self,
-        capacity: int,
-        *,
-        alpha: float = 0.7,
-        beta_start: float = 0.5,
-        beta_end: float = 1.0,
-        beta_steps: int | None = None,
-        sort_every: int = 10_000,
-    ) -> None:
-        super().__init__(capacity, alpha, beta_start, beta_end, beta_steps, 0.0)
-        self.sort_every = sort_every
-        self._heap = RankHeap(capacity)
-        self._cdf = torch.empty(0, dtype=torch.float64)
-        self._updates = 0
-
-    def _set(self, index: np.ndarray, priority: np.ndarray) -> None:
-        self._heap.update(index, priority)
-        self._updates += len(index)
-        if self._updates >= self.sort_every:
-            self._heap.sort()
-            self._updates = 0
-
-    def sample(self, storage: Storage, batch_size: int) -> tuple[torch.Tensor, dict]:
-        """Indices int64 [batch_size] and `priority_weight` float32 [batch_size].
-
-        Raises:
-            RuntimeError: the memory is empty.
-            ValueError: the storage has more slots than the sampler.
-        """
-        require_items(storage)
-        self.check_storage(storage)
-        if len(self._cdf) < self._heap.size:
-            ranks = min(2 * self._heap.size, self._heap.capacity)
-            self._cdf = torch.arange(1, ranks + 1, dtype=torch.float64).pow(-self.alpha).cumsum(0)
-        cdf = self._cdf[: self._heap.size]
-        rank = torch.searchsorted(cdf, self._strata(batch_size) * cdf[-1], right=True)
-        rank.clamp_(max=self._heap.size - 1)
-        index = torch.from_numpy(self._heap.item_at(rank.numpy()))
-        probability = (rank + 1).to(torch.float64).pow(-self.alpha)
-        return index, self._info(probability)
-
-    def _reweigh(self, before: float) -> None:
-        self._cdf = torch.empty(0, dtype=torch.float64)  # of the next draw
-
-    def remove(self, index: np.ndarray) -> None:
-        """Take slots out of the ranking."""
-        self._heap.remove(index)
-
-    def bytes_a_slot(self) -> int:
-        return 32
-
-    def _empty(self) -> None:
-        self._heap = RankHeap(self._heap.capacity)
-        self._largest, self._updates = 1.0, 0
-
-    def footprint(self) -> dict[str, int]:
-        return {"priorities": self._heap.footprint() + self._cdf.numel() * 8}
-
-    def projected_footprint(self) -> dict[str, int]:
-        return {"priorities": 24 * self._heap.capacity}
-
-    def state_views(self) -> State:
-        updates = {"updates": self._updates}
-        return {**self._heap.state_views(), **updates, **super().state_views()}
-
-    def check_state(self, state: State) -> None:
-        super().check_state(state)
-        number_of(state, "updates")
-        self._heap.check_state(state)
-
-    def take_over(self, state: State) -> None:
-        super().take_over(state)
-        self._heap.take_over(state)
-        self._updates = int(state["updates"])
-
-    def check_valid(self) -> None:
-        """The heap is consistent."""
-        self._heap.check_valid()

@@ -14,7 +14,7 @@ from numba import njit
 
 from rlmem.errors import UserError
 from rlmem.memories.base.build import Needs
-from rlmem.memories.ring.kernels import Records
+from rlmem.memories.ring.records import Records
 from rlmem.memories.ring.ring import RingStorage
 from rlmem.memories.samplers.base import ReplaySampler, draw_uniform
 from rlmem.registry import part
@@ -76,7 +76,7 @@ class SequenceSampler(ReplaySampler):
         first = draw_uniform(storage, batch_size * num_batches, self._rng).numpy()
         index = np.empty((len(first), self.length), np.int64)
         mask = np.empty((len(first), self.length), np.float32)
-        _follow(first, storage._ring, storage._rows, index, mask)
+        _follow(first, storage.arrays.counts, storage.arrays.rows, index, mask)
         shape = num_batches, batch_size, self.length
         return index.reshape(shape), {"mask": mask.reshape(shape)}
 

@@ -10,14 +10,22 @@ import numpy as np
 from numba import njit
 
 from rlmem.memories.base.lazy import lazy_zeros
-from rlmem.memories.samplers.entries import check_entries, check_index
+from rlmem.memories.samplers.entries import check_entries, check_index, refusal, scan, unequal
 
+COMPILED_WITH = {"entries": "779bd7cff4d4"}
 NO_WEIGHT = "no item has a positive weight: nothing can be drawn"
 OUTSIDE = "a fraction of the total weight to draw at is not in [0, 1]"
 
 
 @njit(cache=True)
-def _update(tree: np.ndarray, base: int, index: np.ndarray, value: np.ndarray) -> None:
+def _update(
+    tree: np.ndarray, capacity: int, index: np.ndarray, value: np.ndarray
+) -> tuple[int, int]:
+    """Set weights, unless one cannot be: its row, or -1, and the largest index."""
+    refused, highest = scan(index, value, capacity)
+    if refused >= 0:
+        return refused, highest
+    base = len(tree) // 2
     for i in range(index.shape[0]):
         if index[i] < 0:
             continue
@@ -27,15 +35,18 @@ def _update(tree: np.ndarray, base: int, index: np.ndarray, value: np.ndarray) -
         while node >= 1:
             tree[node] = tree[2 * node] + tree[2 * node + 1]
             node >>= 1
+    return -1, highest
 
 
 @njit(cache=True)
-def _draw(tree: np.ndarray, base: int, u: np.ndarray) -> np.ndarray:
-    """Items at the fractions u of the total; fewer where a fraction is out of range."""
-    out = np.empty(u.shape[0], np.int64)
+def _draw(tree: np.ndarray, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Items at the fractions u of the total, and their weights; fewer where a fraction is out of
+    range."""
+    base = len(tree) // 2
+    items, weights = np.empty(u.shape[0], np.int64), np.empty(u.shape[0])
     for i in range(u.shape[0]):
         if not 0.0 <= u[i] <= 1.0:
-            return out[:i]
+            return items[:i], weights[:i]
         mass = u[i] * tree[1]
         node = 1
         while node < base:
@@ -45,8 +56,8 @@ def _draw(tree: np.ndarray, base: int, u: np.ndarray) -> np.ndarray:
             if mass >= left and tree[node + 1] > 0.0:
                 mass -= left
                 node += 1
-        out[i] = node - base
-    return out
+        items[i], weights[i] = node - base, tree[node]
+    return items, weights
 
 
 class SumTree:
@@ -80,9 +91,12 @@ class SumTree:
             IndexError: an index is out of range; nothing was set.
             ValueError: a weight is negative or not finite; nothing was set.
         """
-        highest = check_entries(index, value, self.capacity)
+        if index.shape != value.shape:
+            raise unequal(index, value)
+        refused, highest = _update(self._tree, self.capacity, index, value)
+        if refused >= 0:
+            raise refusal(int(index[refused]), float(value[refused]), self.capacity)
         self.used = max(self.used, highest + 1)
-        _update(self._tree, self._base, index, value)
 
     def draw(self, u: np.ndarray) -> np.ndarray:
         """Items at the fractions `u` of the total weight.
@@ -96,12 +110,16 @@ class SumTree:
         Raises:
             ValueError: all weights are zero, or a fraction is out of range.
         """
+        return self.draw_weighted(u)[0]
+
+    def draw_weighted(self, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """What `draw` gives, and the items' weights, float64 [n]."""
         if not self._tree[1] > 0.0:
             raise ValueError(NO_WEIGHT)
-        items = _draw(self._tree, self._base, u)
+        items, weights = _draw(self._tree, u)
         if len(items) < len(u):
             raise ValueError(OUTSIDE)
-        return items
+        return items, weights
 
     def leaf(self, index: np.ndarray) -> np.ndarray:
         """Weights of the items `index` (int64 [n]) as float64 [n].

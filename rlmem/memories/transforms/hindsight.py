@@ -155,14 +155,14 @@ class HindsightTransform(ReplayTransform):
             self._newest = self._newest_slots()
 
     def _newest_slots(self) -> np.ndarray:
-        chains = self.storage._chains
+        chains = self.storage.arrays.chains
         return chains["slot"][chains["chunks"] > 0]
 
     def _link_back(self, slots: np.ndarray) -> None:
         """Tell the successors of slots where they come from."""
-        link = self.storage._rows["link"][slots]
+        link = self.storage.arrays.rows["link"][slots]
         slots, link = slots[link > 0], link[link > 0]
-        self._back[(slots + link) % int(self.storage._ring["size"][0])] = link
+        self._back[(slots + link) % int(self.storage.arrays.head["size"])] = link
 
     def apply(self, batch: Batch) -> Batch:
         """Replace goals in a batch [U, B], in place."""
@@ -176,13 +176,13 @@ class HindsightTransform(ReplayTransform):
 
     def _choose(self, index: np.ndarray, draw: np.ndarray) -> np.ndarray:
         """Slots of which the transitions `index` take the goals, int64 [n]."""
-        storage = self.storage
+        storage, arrays = self.storage, self.storage.arrays
         if self.strategy == "random":
             number = (draw * len(storage)).astype(np.int64)
             return storage.locate(torch.from_numpy(number)).numpy()
         if self.strategy == "final":
-            return kernels.last_of_episode(index, storage._ring, storage._rows)
-        return kernels.pick_of_episode(index, draw, storage._ring, storage._rows, self._back)
+            return kernels.last_of_episode(index, arrays.counts, arrays.rows)
+        return kernels.pick_of_episode(index, draw, arrays.counts, arrays.rows, self._back)
 
     def _relabel(
         self, batch: Batch, taken: np.ndarray, achieved: np.ndarray, goal: np.ndarray
@@ -206,7 +206,7 @@ class HindsightTransform(ReplayTransform):
         terminated[taken], truncated[taken] = ends, was_done & ~ends
 
     def _used(self) -> int:
-        return int(self.storage._ring["size"][0])
+        return int(self.storage.arrays.head["size"])
 
     def bytes_a_slot(self) -> int:
         return self._achieved[:1].nbytes + self._back[:1].nbytes
@@ -249,11 +249,11 @@ class HindsightTransform(ReplayTransform):
         if len(self._back) == 0:
             return
         slots = self.storage.locate(torch.arange(len(self.storage))).numpy()
-        link = self.storage._rows["link"][slots]
+        link = self.storage.arrays.rows["link"][slots]
         following = (slots[link > 0] + link[link > 0]) % max(1, self._used())
         assert np.array_equal(self._back[following], link[link > 0]), "a link back is wrong"
         first = np.setdiff1d(slots, following)
-        age = (int(self.storage._ring["cursor"][0]) - 1 - first) % max(1, self._used())
+        age = (int(self.storage.arrays.head["cursor"]) - 1 - first) % max(1, self._used())
         gone = self._back[first]
         assert ((gone == 0) | (age + gone >= len(self.storage))).all(), "a link to another episode"
 

@@ -3,7 +3,7 @@
 import numpy as np
 from numba import njit
 
-from rlmem.memories.ring.kernels import Records
+from rlmem.memories.ring.records import Records
 
 
 @njit(cache=True)

@@ -27,6 +27,15 @@ def test_seeds_of_a_setting_are_one_cell(tmp_path: Path) -> None:
     assert labels_of(tmp_path) == [("per", 3), ("uniform", 3)]
 
 
+def test_a_run_from_before_a_key_was_added_is_in_the_cell_of_the_others(tmp_path: Path) -> None:
+    make_run(tmp_path / "older", seed=0)
+    for seed in (1, 2):
+        added = {"agent.added": 3, "memory.sampler.added": "x", "log.added": seed}
+        make_run(tmp_path / str(seed), seed=seed, config=added)
+    (setting,) = make_settings(collect([tmp_path]).runs)
+    assert ([run.seed for run in setting.runs], setting.label) == ([0, 1, 2], "uniform")
+
+
 def test_a_curve_of_one_point_has_no_return_over_the_run(tmp_path: Path) -> None:
     (setting,) = make_settings(collect([make_run(tmp_path / "run", rows=1)]).runs)
     assert setting.return_over_run is None

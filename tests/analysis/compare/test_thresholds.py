@@ -134,8 +134,8 @@ def test_what_is_shown_and_what_is_not_is_said_in_words(tmp_path: Path) -> None:
     percent = effects["entries", "a_T"].percent
     assert percent is not None
     assert percent.value == pytest.approx(220, abs=40)  # 1,000 entries to 3,200
-    assert words(effects["entries", "h_T"]).startswith("no effect of h_T shown: ")
-    assert words(effects["entries", "a_T x h_T"]).startswith("no interaction shown: ")
+    assert words(effects["entries", "h_T"]).startswith("no clear effect of h_T: ")
+    assert words(effects["entries", "a_T x h_T"]).startswith("no clear interaction: ")
     assert words(effects["bytes", "a_T"]).startswith("a higher a_T takes more bytes: +")
 
 

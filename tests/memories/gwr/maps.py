@@ -7,6 +7,8 @@ import torch
 
 from rlmem.memories.gwr.embedding import Identity, RandomProjection
 from rlmem.memories.gwr.map import MapStorage
+from rlmem.memories.gwr.records import MapOptions
+from rlmem.memories.gwr.rule import MetricSettings, RuleSettings
 from rlmem.memories.gwr.writer import GWRWriter
 
 DIMS = 3
@@ -64,17 +66,40 @@ def part(block, rows):
     return cut | {"next": {k: v[rows] for k, v in block["next"].items()}}
 
 
-STORAGE = ("contexts", "prototype", "node_terminals", "evict", "num_actions", "action_shape")
+MAP = ("contexts", "prototype", "node_terminals", "evict")
+WRITER = ("num_envs", "n_step", "gamma", "seed", "embedding")
+
+
+def storage_options(options):
+    """Arguments of a `MapStorage`, those of its `MapOptions` among them, put where they go."""
+    own = MapOptions(**{k: v for k, v in options.items() if k in MAP})
+    return {k: v for k, v in options.items() if k not in MAP} | {"options": own}
+
+
+def writer_options(options):
+    """Arguments of a `GWRWriter`, constants and the metric's among them, put where they go."""
+    given = {k: v for k, v in options.items() if k in WRITER}
+    rule = {k: v for k, v in options.items() if k not in WRITER}
+    names = {"metric_scale": "scale", "scale_samples": "scale_samples"}
+    metric = {names[k]: rule.pop(k) for k in names if k in rule}
+    joined = "joined" if rule.pop("joined", False) else "apart"
+    return given | {"rule": RuleSettings(**rule, episodes=joined, metric=MetricSettings(**metric))}
+
+
+def split(options):
+    """Arguments of a storage and of a writer."""
+    of_storage = {k for k in options if k in (*MAP, "num_actions", "action_shape", "stack")}
+    rest = {k: v for k, v in options.items() if k not in of_storage}
+    return storage_options({k: options[k] for k in of_storage}), writer_options(rest)
 
 
 def vector_map(activation=0.7, habituation=1.0, capacity=1000, dims=DIMS, own_keys=False, **kwargs):
     """A map of vectors; options of the storage and of the writer."""
-    options = {k: kwargs.pop(k) for k in STORAGE if k in kwargs}
-    if "action_shape" not in options:
-        options |= {"num_actions": 2}
+    if "action_shape" not in kwargs:
+        kwargs["num_actions"] = 2
+    options, settings = split({"embedding": Identity((dims,)), **kwargs})
     key_dims = None if own_keys else dims
     storage = MapStorage(capacity, (dims,), np.float32, key_dims, **options)
-    settings = {"stack": 1, "num_envs": 1, "embedding": Identity((dims,))} | kwargs
     writer = GWRWriter(activation, habituation, **settings)
     writer.register_storage(storage)
     return storage, writer
@@ -83,11 +108,10 @@ def vector_map(activation=0.7, habituation=1.0, capacity=1000, dims=DIMS, own_ke
 def image_map(activation=0.9, stack=4, capacity=1000, **kwargs):
     """A map of uint8 images of 6 x 6 pixels, in a projection to 16 dimensions."""
     shape = (stack, 6, 6)
-    options = {"contexts": 2, "num_actions": 2, "stack": stack}
-    options |= {k: kwargs.pop(k) for k in STORAGE if k in kwargs}
     embedding = RandomProjection(shape, 16, seed=1, scale_input=1 / 255, stack=stack)
+    given = {"contexts": 2, "num_actions": 2, "stack": stack, "embedding": embedding}
+    options, settings = split(given | kwargs)
     storage = MapStorage(capacity, shape, np.uint8, 16, **options)
-    settings = {"stack": stack, "num_envs": 1, "embedding": embedding} | kwargs
     writer = GWRWriter(activation, 1.0, **settings)
     writer.register_storage(storage)
     return storage, writer
@@ -129,9 +153,8 @@ def corridor(rows, states, seed=0):
 
 def small_map(states=20, rows=400):
     storage = MapStorage(100, (2,), np.float32, 2, num_actions=2)
-    settings = {"stack": 1, "num_envs": 1, "embedding": Identity((2,)), "max_age": 10**6}
-    settings |= {"eps_b": 0.0, "eps_n": 0.0}  # prototypes stand still: a node a state
-    writer = GWRWriter(1.0, 1.0, **settings)
+    rule = RuleSettings(max_age=10**6, eps_b=0.0, eps_n=0.0)  # a node a state: they stand still
+    writer = GWRWriter(1.0, 1.0, embedding=Identity((2,)), rule=rule)
     writer.register_storage(storage)
     if rows:
         writer.extend(corridor(rows, states))

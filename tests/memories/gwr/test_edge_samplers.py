@@ -9,6 +9,7 @@ from rlmem.memories import ReplayMemory
 from rlmem.memories.gwr import lists
 from rlmem.memories.gwr.embedding import Identity
 from rlmem.memories.gwr.map import MapStorage
+from rlmem.memories.gwr.rule import RuleSettings
 from rlmem.memories.gwr.samplers import (
     PrioritizedEdgeSampler,
     UniformEdgeSampler,
@@ -156,7 +157,7 @@ def test_an_edge_that_is_passed_again_keeps_its_priority():
 
 def test_priorities_survive_the_trees_growth():
     storage = MapStorage(9000, (3,), np.float32, 3, num_actions=2)
-    writer = GWRWriter(1.0, 1.0, stack=1, num_envs=1, embedding=Identity((3,)))
+    writer = GWRWriter(1.0, 1.0, embedding=Identity((3,)))
     writer.register_storage(storage)
     block = walk_block(np.random.default_rng(0), 6000)
     sampler = seeded(PrioritizedEdgeSampler(alpha=1.0, eps=1e-9))
@@ -181,7 +182,7 @@ def test_a_saved_memory_of_edges_goes_on_with_the_same_samples(kind, drained, tm
     memories = []
     for _ in range(2):
         storage = MapStorage(60, (3,), np.float32, 3, num_actions=2)
-        writer = GWRWriter(0.6, 1.0, stack=1, num_envs=1, embedding=Identity((3,)), max_age=2)
+        writer = GWRWriter(0.6, 1.0, embedding=Identity((3,)), rule=RuleSettings(max_age=2))
         memories.append(ReplayMemory(storage, kind(), writer, seed=0))
     first, second = memories
     block = walk_block(np.random.default_rng(0), 900)

@@ -9,6 +9,7 @@ import torch
 from rlmem.errors import UserError
 from rlmem.memories.gwr.embedding import Identity, RandomProjection
 from rlmem.memories.gwr.map import MapStorage
+from rlmem.memories.gwr.rule import MetricSettings, RuleSettings
 from rlmem.memories.gwr.samplers import VisitSampler
 from rlmem.memories.gwr.writer import GWRWriter
 from tests.memories.gwr.maps import (
@@ -97,9 +98,8 @@ def test_stacks_are_padded_with_zero_frames_at_an_episodes_start():
 def test_rounded_pixels_follow_the_exact_moving_average_in_expectation():
     shape = (1, 100, 100)
     storage = MapStorage(10, shape, np.uint8, 10_000, num_actions=2)
-    writer = GWRWriter(
-        1e-9, 1.0, stack=1, num_envs=1, embedding=Identity(shape, 1 / 255), metric_scale=1.0
-    )
+    rule = RuleSettings(metric=MetricSettings(scale=1.0))
+    writer = GWRWriter(1e-9, 1.0, embedding=Identity(shape, 1 / 255), rule=rule)
     writer.register_storage(storage)
     levels = np.array([7, 250] + [120, 60, 255, 0, 33, 90, 200, 15] * 12)
     frames = np.broadcast_to(levels[:, None, None, None], (len(levels), *shape)).astype(np.uint8)
@@ -240,16 +240,14 @@ def test_node_fraction_on_road_runner_stacks():
     stand for, which costs another two points at a low threshold.
     """
     block = record_road_runner(6000)
-    frozen = {"eps_b": 0.0, "eps_n": 0.0, "max_age": 10**6}
+    frozen = RuleSettings(eps_b=0.0, eps_n=0.0, max_age=10**6)
     for activation, published in ((0.5, 8), (0.7, 64), (0.9, 86)):
         percent = []
-        for constants in (frozen, {}):
+        for rule in (frozen, RuleSettings()):
             shape = (4, 84, 84)
-            storage = MapStorage(7000, shape, np.uint8, 128, num_actions=18)
+            storage = MapStorage(7000, shape, np.uint8, 128, num_actions=18, stack=4)
             embedding = RandomProjection(shape, 128, seed=0, scale_input=1 / 255)
-            writer = GWRWriter(
-                activation, 1.0, stack=4, num_envs=1, embedding=embedding, **constants
-            )
+            writer = GWRWriter(activation, 1.0, embedding=embedding, rule=rule)
             writer.register_storage(storage)
             write(writer, block, size=64)
             percent.append(100 * storage.num_nodes / 6000)

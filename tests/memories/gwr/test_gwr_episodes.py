@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from rlmem.memories import GWRWriter, Identity, MapStorage
+from rlmem.memories import GWRWriter, Identity, MapOptions, MapStorage, RuleSettings
 from tests.memories.gwr.maps import part, vector_map, walk_block, write
 
 
@@ -66,10 +66,10 @@ def test_joined_episodes_are_those_of_the_released_code() -> None:
     block = {"observation": first, "action": np.array([1, 1, 1, 1, 1])}
     block["next"] = {"observation": following, "reward": np.full((5, 1), 2.0, np.float32)}
     block["next"] |= {k: np.array(v, bool)[:, None] for k, v in flags.items()}
-    storage = MapStorage(20, (1,), np.float32, None, num_actions=2, node_terminals=True)
-    writer = GWRWriter(
-        1.0, 1.0, stack=1, num_envs=1, embedding=Identity((1,)), links=False, joined=True
-    )
+    released = MapOptions(node_terminals=True)
+    storage = MapStorage(20, (1,), np.float32, None, num_actions=2, options=released)
+    rule = RuleSettings(links=False, episodes="joined")
+    writer = GWRWriter(1.0, 1.0, embedding=Identity((1,)), rule=rule)
     writer.register_storage(storage)
     index = writer.extend(block).numpy()
     sample = storage.get(storage.live_edges())

@@ -14,7 +14,7 @@ from rlmem.memories.gwr.map import MapStorage
 from rlmem.memories.gwr.records import EDGE, HALF, NODE
 from rlmem.memories.gwr.samplers import VisitSampler
 from rlmem.memories.gwr.writer import GWRWriter
-from tests.memories.gwr.maps import corridor, image_block, image_map, small_map
+from tests.memories.gwr.maps import corridor, image_block, image_map, small_map, storage_options
 from tests.memories.helpers import run_measured
 
 torch.set_num_threads(1)
@@ -96,7 +96,7 @@ def test_visit_sampler_follows_counts_and_removals():
 
 def test_visit_sampler_grows_with_the_map():
     storage = MapStorage(5000, (2,), np.float32, 2, num_actions=2)
-    writer = GWRWriter(1.0, 1.0, stack=1, num_envs=1, embedding=Identity((2,)))
+    writer = GWRWriter(1.0, 1.0, embedding=Identity((2,)))
     writer.register_storage(storage)
     sampler = VisitSampler(expected_edges=4000)
     small = sampler.footprint()["sampler_tree"]
@@ -166,7 +166,8 @@ def kind_of_map(**options):
     options = {"num_actions": 2, **options}
     key_dims = options.pop("embedding_dims", 2)
     capacity, shape = options.pop("capacity", 100), options.pop("shape", (2,))
-    return MapStorage(capacity, shape, options.pop("dtype", np.float32), key_dims, **options)
+    dtype, own = options.pop("dtype", np.float32), storage_options(options)
+    return MapStorage(capacity, shape, dtype, key_dims, **own)
 
 
 @pytest.mark.parametrize(
@@ -228,12 +229,15 @@ def test_footprint_counts_used_records_and_never_passes_the_projection():
 RSS_SCRIPT = """
 import numpy as np, psutil, torch
 from rlmem.memories import GWRWriter, MapStorage, RandomProjection, VisitSampler
+from rlmem.memories import MapOptions, MetricSettings, RuleSettings
 torch.set_num_threads(1)
 shape = (4, 84, 84)
 def build(capacity):
-    storage = MapStorage(capacity, shape, np.uint8, 128, contexts=4, num_actions=18)
+    options = {"stack": 4, "options": MapOptions(contexts=4)}
+    storage = MapStorage(capacity, shape, np.uint8, 128, num_actions=18, **options)
     embedding = RandomProjection(shape, 128, 0, 1 / 255)
-    writer = GWRWriter(1.0, 1.0, stack=4, num_envs=2, embedding=embedding, metric_scale=10.0)
+    rule = RuleSettings(metric=MetricSettings(scale=10.0))
+    writer = GWRWriter(1.0, 1.0, num_envs=2, embedding=embedding, rule=rule)
     writer.register_storage(storage)
     return storage, writer, VisitSampler()
 def fill(storage, writer, sampler, rows):

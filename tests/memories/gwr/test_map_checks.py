@@ -58,7 +58,7 @@ DAMAGE = {
     "a live node without its exemplar": lambda m: m.exemplars.release(np.array([3])),
     "an exemplar's length": lambda m: m.exemplars._blobs["size"][3:4].fill(9),
     "an exemplar's place": lambda m: m.exemplars._blobs["segment"][3:4].fill(1),
-    "the count of a segment": lambda m: m.exemplars._arena._held[:1].fill(3),
+    "the count of a segment": lambda m: m.exemplars._arena.segments.held[:1].fill(3),
     "the bytes of exemplars": lambda m: setattr(m.exemplars, "size_held", 1),
 }
 

@@ -4,7 +4,16 @@ import numpy as np
 import pytest
 
 from rlmem.errors import UserError
-from rlmem.memories import GWRWriter, Identity, MapStorage, ReplayMemory, VisitSampler
+from rlmem.memories import (
+    GWRWriter,
+    Identity,
+    MapOptions,
+    MapStorage,
+    MetricSettings,
+    ReplayMemory,
+    RuleSettings,
+    VisitSampler,
+)
 from rlmem.memories.gwr import metric as map_metric
 from rlmem.memories.gwr.metric import MapMetric
 from tests.memories.helpers import RandomEnvs
@@ -13,19 +22,16 @@ BETA = 0.6
 
 
 def make_memory(contexts: int, activation: float = 0.6, eps: float = 0.1) -> ReplayMemory:
-    storage = MapStorage(500, (4,), np.float32, embedding_dims=4, contexts=contexts, num_actions=2)
-    writer = GWRWriter(
-        activation,
-        1.0,
-        stack=1,
-        num_envs=1,
-        embedding=Identity((4,)),
+    options = MapOptions(contexts=contexts)
+    storage = MapStorage(500, (4,), np.float32, 4, num_actions=2, options=options)
+    rule = RuleSettings(
         context_beta=BETA,
-        metric_scale=2.0,
         eps_b=eps,
         eps_n=eps,
         max_age=10_000,
+        metric=MetricSettings(scale=2.0),
     )
+    writer = GWRWriter(activation, 1.0, embedding=Identity((4,)), rule=rule)
     return ReplayMemory(storage, VisitSampler(), writer, seed=0)
 
 

@@ -91,7 +91,7 @@ def test_what_was_evicted_is_not_drawn(sampler: str) -> None:
             index = memory.sample(32)["index"]
             assert set(index.tolist()) <= set(live[-len(memory) :])
             memory.update_priority(index, torch.rand(32))
-    assert len(memory) < int(memory.storage._ring["size"][0])
+    assert len(memory) < int(memory.storage.arrays.head["size"])
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -168,7 +168,7 @@ def test_a_slot_that_was_evicted_is_not_read() -> None:
         envs = RandomEnvs(np.random.default_rng(0), FRAME, np.uint8, 1, 0.02, change)
         for _ in range(25):
             storage.append(envs.block(40))
-    size = int(storage._ring["size"][0])
+    size = int(storage.arrays.head["size"])
     assert len(storage) < size
     with pytest.raises(IndexError, match="holds no transition"):
         storage.get(np.arange(size))

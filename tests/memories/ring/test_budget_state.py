@@ -98,7 +98,7 @@ def test_the_smallest_budget_that_is_let_pass_is_the_smallest_that_holds(
     larger, rng = make(kind, 1500, FRAME, budget=800_000, **options), np.random.default_rng(0)
     for rows, change in blocks:
         larger.append(RandomEnvs(rng, FRAME, np.uint8, num_envs, 0.05, change).block(rows))
-    state, own = larger.state_dict(), make(kind, 1500, FRAME, **options)._least
+    state, own = larger.state_dict(), make(kind, 1500, FRAME, **options).least
     with pytest.raises(ValueError, match="cannot shrink") as refused:
         make(kind, 1500, FRAME, budget=own + 1, **options).check_state(state)
     least = int(str(refused.value).split("takes ")[1].split()[0])

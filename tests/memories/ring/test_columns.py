@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from rlmem.collect.collector import EnvStepStream
+from rlmem.collect.collector import Collector
 from rlmem.memories import (
     CompressedFrameStorage,
     DenseStorage,
@@ -90,7 +90,7 @@ def test_what_a_policy_adds_goes_with_its_transition() -> None:
 
     memory = memory_of(num_envs=2)
     given = make_stream(ScriptedEnv(5, 7), memory, vector_steps=3)
-    stream = EnvStepStream(given.env, memory, policy, lambda steps: 0.0, given.config, COLUMNS)
+    stream = Collector(given.env, memory, policy, lambda steps: 0.0, given.config, COLUMNS)
     drawn = [batch for batch in stream if batch]
     assert drawn
     first = drawn[-1]["observation"][..., 3]

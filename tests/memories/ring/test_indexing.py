@@ -100,7 +100,7 @@ def test_where_a_budget_left_slots_unused_positions_count_the_transitions_held()
     data = blocks(100, 30)
     for block in data:
         storage.append(block)
-    storage._evict(25)  # as a budget does, whose slots stay
+    storage.evict(25)  # as a budget does, whose slots stay
     newest = torch.cat(data)[-len(storage) :]
     assert len(storage) == 75
     for index in (slice(None), slice(-5, None), ..., np.arange(75) % 3 == 0):

@@ -1,13 +1,19 @@
 """Minibatches that are drawn for a whole round, against updates and env steps that take turns."""
 
+from functools import partial
+from typing import Any
+
 import numpy as np
 import pytest
+import torch
 
 from rlmem.memories import (
     CombinedSampler,
     FrameStorage,
     LatestSampler,
     NewestSampler,
+    PrioritizedSampler,
+    RankSampler,
     ReplayMemory,
     RingWriter,
     UniformSampler,
@@ -113,10 +119,15 @@ def test_what_was_overwritten_is_not_used_twice() -> None:
     assert len(used) == len(set(used)) == 40
 
 
-def test_a_rounds_uniform_draws_are_those_of_one_after_the_other() -> None:
-    together, apart = memory_of(UniformSampler()), memory_of(UniformSampler())
+@pytest.mark.parametrize(
+    "make", [UniformSampler, partial(PrioritizedSampler, 200), partial(RankSampler, 200)]
+)
+def test_a_rounds_draws_and_weights_are_those_of_one_after_the_other(make: Any) -> None:
+    together, apart = memory_of(make()), memory_of(make())
     for block in rounds(20, 2):
-        together.extend(block)
-        apart.extend(block)
-    index = together.draw(8, 3)["index"]
-    assert index.tolist() == [apart.draw(8, 1)["index"][0].tolist() for _ in range(3)]
+        for memory in (together, apart):
+            index = torch.as_tensor(memory.extend(block))
+            memory.update_priority(index, (index - 25).double())
+    round_, ones = together.draw(8, 3), [apart.sample(8) for _ in range(3)]
+    assert round_["index"].tolist() == [one["index"].tolist() for one in ones]
+    assert round_["weight"].tolist() == [one["weight"].tolist() for one in ones]

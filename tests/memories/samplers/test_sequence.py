@@ -42,7 +42,7 @@ def test_a_run_ends_early_only_where_its_episode_does_or_what_is_held_of_it() ->
     mask = batch["mask"].squeeze(-1).bool().flatten(0, 1)
     index, done = batch["index"].flatten(0, 1), (batch["terminated"] | batch["truncated"])
     done = done.squeeze(-1).flatten(0, 1)
-    newest = set(memory.storage._chains["slot"].tolist())
+    newest = set(memory.storage.arrays.chains["slot"].tolist())
     short = 0
     for run, real, ends in zip(index, mask, done, strict=True):
         last = int(real.sum()) - 1

@@ -1,4 +1,4 @@
-"""What `mode=map` leaves of a run, and what it says where there is no map."""
+"""What `mode=map` leaves of a run, and what it says where there is nothing to draw."""
 
 import csv
 import json
@@ -13,11 +13,8 @@ pytest.importorskip("matplotlib")
 from rlmem.collect.rollout import evaluate_policy
 from rlmem.envs import make_env
 from rlmem.errors import UserError
-from rlmem.memories import GWRWriter, Identity, MapStorage, ReplayMemory, VisitSampler
-from rlmem.memories.gwr.metric import MapMetric
 from rlmem.runs.evaluate import evaluate
-from rlmem.runs.map import measure_fit
-from tests.memories.helpers import vector_block
+from rlmem.runs.pictures import visited
 from tests.runs.helpers import TINY_ATARI, TINY_GWR, run, signal_at
 from tests.settings import evaluate_settings, settings
 
@@ -114,8 +111,8 @@ def test_a_run_that_was_interrupted_is_drawn_as_it_was_saved(
 
 
 @pytest.mark.slow
-def test_a_memory_that_is_no_map_is_one_line(finished_run: Path) -> None:
-    with pytest.raises(UserError, match="its memory is per, which is no map"):
+def test_a_memory_without_pictures_is_one_line(finished_run: Path) -> None:
+    with pytest.raises(UserError, match="its memory is per, which has no pictures"):
         drawn(finished_run)
 
 
@@ -131,28 +128,16 @@ def test_a_damaged_memory_is_one_line(run_dir: Path) -> None:
         drawn(run_dir)
 
 
-def test_every_observation_of_the_scored_episodes_is_measured_once() -> None:
+def test_every_observation_of_the_scored_episodes_is_seen_once() -> None:
     """The lengths of the episodes, and for each its last observation; ends of episodes between."""
-    storage = MapStorage(500, (4,), np.float32, embedding_dims=4, contexts=1, num_actions=2)
-    writer = GWRWriter(0.9, 1.0, stack=1, num_envs=1, embedding=Identity((4,)))
-    memory = ReplayMemory(storage, VisitSampler(), writer, seed=0)
-    memory.extend(vector_block(50))
-    asked: list[list[np.ndarray]] = []
-
-    class Noting(MapMetric):
-        def match(self, episodes: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-            asked.append(episodes)
-            return super().match(episodes)
 
     def random(observation: np.ndarray, epsilon: float, rng: np.random.Generator) -> np.ndarray:
         return rng.integers(2, size=len(observation))
 
     env = make_env(settings("env=cartpole").env, 2)
-    fit = measure_fit(Noting(storage, writer), env, random, 5, 1.0, 3, 0.9)
+    episodes = visited(lambda rows: 2 * rows, env, random, 5, 1.0, 3)
     scored = evaluate_policy(env, random, episodes=5, epsilon=1.0, seed=3)
-    (episodes,) = asked
     assert [len(e) - 1 for e in episodes] == scored.lengths
-    assert len(fit.distances) == sum(scored.lengths) + 5
     for episode in episodes:  # an episode begins near the middle and ends beyond a limit
-        assert (np.abs(episode[0]) <= 0.05).all()
-        assert abs(episode[-1][2]) > 0.2 or abs(episode[-1][0]) > 2.4
+        assert (np.abs(episode[0]) <= 0.1).all()
+        assert abs(episode[-1][2]) > 0.4 or abs(episode[-1][0]) > 4.8

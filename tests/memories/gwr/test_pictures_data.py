@@ -1,21 +1,18 @@
-"""A map's plane, its figures and its files."""
+"""A map's plane, its figures and its tables."""
 
-import csv
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from rlmem.analysis.show.map_data import (
+from rlmem.memories.gwr.pictures_data import (
     Fit,
     MapData,
     make_map_data,
     map_table,
+    nodes_table,
     principal_plane,
     render_table,
-    write_nodes,
-    write_table,
 )
 
 NODE = np.dtype([("habituation", "f4"), ("firings", "i4"), ("merges", "i4")])
@@ -83,8 +80,8 @@ def test_a_few_nodes_far_off_do_not_turn_the_plane() -> None:
 def test_wide_embeddings_are_fitted_by_some_of_the_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = np.random.default_rng(0).normal(size=(900, 20)) * [9, 5, *([0.1] * 18)]
     exact, _, _ = principal_plane(rows)
-    monkeypatch.setattr("rlmem.analysis.show.map_data.WIDE", 10)
-    monkeypatch.setattr("rlmem.analysis.show.map_data.FITTED", 200)
+    monkeypatch.setattr("rlmem.memories.gwr.pictures_data.WIDE", 10)
+    monkeypatch.setattr("rlmem.memories.gwr.pictures_data.FITTED", 200)
     some, _, _ = principal_plane(rows)
     for k in range(2):
         assert abs(np.corrcoef(some[:, k], exact[:, k])[0, 1]) > 0.99
@@ -119,7 +116,7 @@ def test_a_fit_is_the_mean_distance_and_the_share_within_the_threshold() -> None
     assert fit.coverage == 0.5
 
 
-def test_the_table_has_the_mean_the_median_and_the_largest(tmp_path: Path) -> None:
+def test_the_table_has_the_mean_the_median_and_the_largest() -> None:
     data = make_data(edges=[(0, 2, 5), (2, 0, 1), (2, 4, 3)])
     near, far = Fit(np.zeros(4), 0.9, 2), Fit(np.ones(6), 0.9, 2)
     fits = {"run's": near, "random": far}
@@ -130,10 +127,6 @@ def test_the_table_has_the_mean_the_median_and_the_largest(tmp_path: Path) -> No
     assert (table["bytes"], table["bytes_edges"]) == (42, 40)
     assert (table["coverage"], table["coverage_random"]) == (1, 0)
     assert (table["observations_visited"], table["quantisation_error_random"]) == (4, 1)
-    write_table(table, tmp_path / "table.csv")
-    with (tmp_path / "table.csv").open(newline="") as file:
-        rows = {row["quantity"]: float(row["value"]) for row in csv.DictReader(file)}
-    assert rows == pytest.approx(table)
     shown = render_table(table, fits)
     assert "mean 3, median 3, max 5" in shown
     assert "100.0% have activity 0.9 or more" in shown
@@ -146,13 +139,11 @@ def test_a_map_without_edges_has_a_table() -> None:
 
 
 @pytest.mark.parametrize("value", ["given", None])
-def test_the_file_of_nodes_has_a_row_a_node(value: Any, tmp_path: Path) -> None:
+def test_the_table_of_nodes_has_a_row_a_node(value: Any) -> None:
     data = make_data(5, value=value)
-    write_nodes(data, tmp_path / "nodes.csv")
-    with (tmp_path / "nodes.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert [int(row["node"]) for row in rows] == [0, 2, 4, 6, 8]
+    rows = nodes_table(data)
+    assert rows["node"].tolist() == [0, 2, 4, 6, 8]
     names = ["node", "x", "y", "habituation", "firings", "merges", "value"]
-    assert list(rows[0]) == [*names, "in_degree", "out_degree"]
-    assert [float(row["x"]) for row in rows] == pytest.approx(data.plane[:, 0].tolist(), abs=1e-5)
-    assert all((row["value"] == "") == (value is None) for row in rows)
+    assert [*rows] == [*names, "in_degree", "out_degree"]
+    assert rows["x"].tolist() == pytest.approx(data.plane[:, 0].tolist(), abs=1e-5)
+    assert rows["value"].isna().all() == (value is None)

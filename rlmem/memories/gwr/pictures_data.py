@@ -1,13 +1,12 @@
-"""A GWR map as plain arrays: its plane, its table of figures, its nodes as a CSV file."""
+"""A GWR map as plain arrays: its plane, its table of figures, a row a node."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from rlmem.units import readable_bytes
+from rlmem.units import aligned, readable_bytes
 
 WIDE, FITTED = 2048, 1000  # dimensions up to which all nodes choose the plane; beyond, so many
 CORE = 0.99  # share of the nodes, those nearest to the median, that choose the plane
@@ -176,11 +175,8 @@ def map_table(
 def _spread(name: str, values: np.ndarray) -> dict[str, float | int]:
     if not len(values):
         return {}
-    return {
-        f"{name}_mean": float(values.mean()),
-        f"{name}_median": float(np.median(values)),
-        f"{name}_max": int(values.max()),
-    }
+    found = float(values.mean()), float(np.median(values)), int(values.max())
+    return {f"{name}_{what}": value for what, value in zip(SPREAD, found, strict=True)}
 
 
 def render_table(table: Mapping[str, float | int], fits: Mapping[str, Fit]) -> str:
@@ -208,18 +204,11 @@ def render_table(table: Mapping[str, float | int], fits: Mapping[str, Fit]) -> s
             ("  quantisation error", f"{fit.quantisation_error:.4g}"),
             ("  coverage", f"{fit.coverage:.1%} have activity {fit.activation:g} or more"),
         ]
-    width = max(len(name) for name, _ in rows)
-    return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
+    return aligned(rows)
 
 
-def write_table(table: Mapping[str, float | int], path: Path) -> None:
-    """Write table.csv: quantity, value."""
-    rows = pd.DataFrame({"quantity": [*table], "value": [*table.values()]}, dtype=object)
-    rows.to_csv(path, index=False)
-
-
-def write_nodes(data: MapData, path: Path) -> None:
-    """Write nodes.csv: a row a node, for pictures of one's own."""
+def nodes_table(data: MapData) -> pd.DataFrame:
+    """A row a node, for pictures of one's own."""
     into, out = data.degrees
     nodes = {
         "node": data.nodes,
@@ -232,4 +221,4 @@ def write_nodes(data: MapData, path: Path) -> None:
         "in_degree": into,
         "out_degree": out,
     }
-    pd.DataFrame(nodes).to_csv(path, index=False)
+    return pd.DataFrame(nodes)

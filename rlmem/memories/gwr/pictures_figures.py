@@ -12,8 +12,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from mpl_toolkits.axes_grid1.anchored_artists import AnchoredSizeBar
 
-from rlmem.analysis.show.figures import STYLE, figure
-from rlmem.analysis.show.map_data import MapData
+from rlmem.drawing import STYLE, figure, image
+from rlmem.memories.gwr.pictures_data import MapData
+from rlmem.units import several
 
 MOST_LINES, MOST_LINKS = 5000, 20_000  # that are drawn; more could not be told apart
 MOST_VECTORS = 1500  # points and lines of a panel; with more, an SVG holds them as an image
@@ -21,10 +22,6 @@ SMALLEST, LARGEST, FEW = 7.0, 120.0, 250  # of a node, square points, in a map o
 THIN, THICK, FAINT, STRONG = 0.35, 2.6, 0.2, 0.9  # of an edge: points, opacity
 FLATTEST = 0.45  # height of a panel over its width, at least
 OUTSIDE = 1.0  # per cent of the values at each end that share a colour
-PLANES: Any = [  # a colour for each channel of a picture that has several, as 0/1 planes do
-    *("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#bbbbbb", "#ee8866"),
-    *("#77aadd", "#99ddff"),
-]
 
 
 @rc_context(STYLE)
@@ -67,7 +64,7 @@ def map_figure(data: MapData, title: str, reach: float | None = None) -> Figure:
         if reach and reach < half[0]:
             _scale(at, reach)
     if outside:
-        note += f"; outside the axes: {_several(outside, 'node')}"
+        note += f"; outside the axes: {several(outside, 'node')}"
     if data.value is None:
         note += f"; no value: {data.value_name}"
     drawn.suptitle(title, size=10)
@@ -108,7 +105,7 @@ def _passed(data: MapData) -> tuple[np.ndarray, np.ndarray, str]:
     if len(data.links) > MOST_LINKS:
         note += f", {MOST_LINKS:,} of {len(data.links):,} links"
     if stay.any():
-        note += f"; not drawn: {_several(stay.sum(), 'edge')} from a node to itself"
+        note += f"; not drawn: {several(stay.sum(), 'edge')} from a node to itself"
     return pairs[order], passes[order], note
 
 
@@ -168,7 +165,7 @@ def _legend(drawn: Figure, firings: np.ndarray, passes: np.ndarray, look: Any, n
     """What is drawn, and what three sizes of points and three widths of lines mean."""
     handles = [
         Line2D([], [], linestyle="none", marker="o", color="0.55", markeredgecolor="w",
-               markersize=float(np.sqrt(area)), label=_several(count, "firing"))
+               markersize=float(np.sqrt(area)), label=several(count, "firing"))
         for count in _steps(firings)
         for area in [_areas(np.array(count), firings)]
     ]  # fmt: skip
@@ -176,16 +173,12 @@ def _legend(drawn: Figure, firings: np.ndarray, passes: np.ndarray, look: Any, n
         width, alpha = look(np.array(count))
         colour = (0.15, 0.15, 0.2, float(alpha))
         handles.append(
-            Line2D([], [], color=colour, linewidth=width, label=_several(count, "passage"))
+            Line2D([], [], color=colour, linewidth=width, label=several(count, "passage"))
         )
     drawn.legend(
         handles=handles, loc="outside lower center", ncols=max(1, len(handles)), title=note,
         title_fontsize=8,
     )  # fmt: skip
-
-
-def _several(count: int, what: str) -> str:
-    return f"{count:,} {what}" + ("s" if count != 1 else "")
 
 
 def _steps(counts: np.ndarray) -> list[int]:
@@ -218,19 +211,6 @@ def prototype_sheet(
         for at in axes.flat:
             at.axis("off")
         for at, frame, caption in zip(axes.flat, frames, captions, strict=False):
-            at.imshow(picture(frame), cmap="gray", vmin=0, vmax=255, interpolation="nearest")
+            at.imshow(image(frame), cmap="gray", vmin=0, vmax=255, interpolation="nearest")
             at.set_title(caption, size=8, pad=3)
     return drawn
-
-
-def picture(frame: np.ndarray) -> np.ndarray:
-    """A frame [C, H, W] as an image: grey [H, W], colours, or planes in a colour each."""
-    if len(frame) == 1:
-        return frame[0]
-    if len(frame) == 3 and frame.max(initial=0) > 1:
-        return frame.transpose(1, 2, 0)
-    image = np.zeros((*frame.shape[1:], 3), np.uint8)
-    for number, plane in enumerate(frame):
-        code = PLANES[number % len(PLANES)]
-        image[plane > 0] = [int(code[i : i + 2], 16) for i in (1, 3, 5)]
-    return image

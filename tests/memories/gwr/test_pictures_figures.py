@@ -1,7 +1,6 @@
 """What the pictures of a map show, and what they say that they leave out."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,10 +10,10 @@ pytest.importorskip("matplotlib")
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
-from rlmem.analysis.show import map_figures
-from rlmem.analysis.show.figures import save
-from rlmem.analysis.show.map_figures import map_figure, picture, prototype_sheet
-from tests.analysis.show.test_map_data import make_data
+from rlmem.drawing import save
+from rlmem.memories.gwr import pictures_figures
+from rlmem.memories.gwr.pictures_figures import map_figure, prototype_sheet
+from tests.memories.gwr.test_pictures_data import make_data
 
 
 def lines_of(drawn: Figure, panel: int) -> LineCollection:
@@ -55,8 +54,8 @@ def test_edges_from_a_node_to_itself_are_left_out_and_counted() -> None:
 
 
 def test_of_too_many_edges_the_most_passed_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(map_figures, "MOST_LINES", 2)
-    monkeypatch.setattr(map_figures, "MOST_LINKS", 2)
+    monkeypatch.setattr(pictures_figures, "MOST_LINES", 2)
+    monkeypatch.setattr(pictures_figures, "MOST_LINKS", 2)
     data = make_data(edges=[(0, 2, 1), (2, 4, 9), (4, 6, 5)], links=[(0, 2), (2, 4), (4, 6)])
     drawn = map_figure(data, "a map")
     segments = np.asarray(lines_of(drawn, 0).get_segments())
@@ -110,27 +109,6 @@ def test_a_large_map_is_an_image_within_its_svg(tmp_path: Path) -> None:
 def test_the_same_map_gives_the_same_file(tmp_path: Path) -> None:
     once, again = (save(map_figure(make_data(), "a map"), tmp_path, name) for name in "ab")
     assert once == again
-
-
-@pytest.mark.parametrize(
-    ("frame", "expected"),
-    [
-        (np.full((1, 2, 2), 7, np.uint8), np.full((2, 2), 7)),
-        (np.full((3, 2, 2), 7, np.uint8), np.full((2, 2, 3), 7)),
-    ],
-)
-def test_frames_are_grey_or_in_colours(frame: np.ndarray, expected: Any) -> None:
-    assert np.array_equal(picture(frame), expected)
-
-
-def test_planes_have_a_colour_each() -> None:
-    frame = np.zeros((4, 2, 2), np.uint8)
-    frame[0, 0, 0] = frame[3, 1, 1] = 1
-    image = picture(frame)
-    assert image.shape == (2, 2, 3)
-    assert not image[0, 1].any()
-    assert image[0, 0].any()
-    assert not np.array_equal(image[0, 0], image[1, 1])
 
 
 def test_a_contact_sheet_has_its_captions(tmp_path: Path) -> None:

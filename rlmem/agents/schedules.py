@@ -1,0 +1,34 @@
+"""Schedules over a run."""
+
+from dataclasses import dataclass
+
+from rlmem.settings import Settings, setting
+
+
+@dataclass(kw_only=True)
+class EpsilonSettings(Settings):
+    """Exploration schedule, linear in env steps."""
+
+    start: float = setting(at_least=0, at_most=1)
+    end: float = setting(at_least=0, at_most=1)
+    decay_steps: int = setting(at_least=1)
+
+    def at(self, env_steps: int, learning_starts: int) -> float:
+        """The rate after `env_steps`: random before learning starts, then linear."""
+        if env_steps < learning_starts:
+            return 1.0
+        return self.start + min(1.0, env_steps / self.decay_steps) * (self.end - self.start)
+
+
+@dataclass(kw_only=True)
+class RunEpsilonSettings(Settings):
+    """Exploration, linear in env steps over a share of the run."""
+
+    start: float = setting(at_least=0, at_most=1)
+    end: float = setting(at_least=0, at_most=1)
+    fraction: float = setting(above=0, at_most=1)
+
+    def at(self, env_steps: int, max_env_steps: int) -> float:
+        """The rate after `env_steps` of a run of so many."""
+        passed = min(1.0, env_steps / (self.fraction * max_env_steps))
+        return self.start + passed * (self.end - self.start)

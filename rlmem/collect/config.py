@@ -1,0 +1,28 @@
+"""What a stream is told of its run, and seeds; apart from memories, which take long to import."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class StreamConfig:
+    """What the stream needs to know; steps are env steps (agent decisions over all envs)."""
+
+    seed: int
+    max_env_steps: int
+    learning_starts: int
+    batch_size: int
+    updates: int  # minibatches a round
+    vector_steps: int  # steps of the vector env a round
+    reseed_every: int
+    reward_clip: bool
+    max_episodes: int | None = None  # episodes after which the run is over as well
+    terminal_reward: float | None = None  # of a termination, unclipped; None: the env's
+
+
+def derive_seed(*parts: int) -> int:
+    """An independent seed in [0, 2^31) for a tuple of integers."""
+    # By spawn key: a plain sequence of them is padded with zeros, so (s, 2) would be (s, 2, 0).
+    sequence = np.random.SeedSequence(parts[0], spawn_key=parts[1:])
+    return int(sequence.generate_state(1)[0] >> 1)

@@ -1,0 +1,142 @@
+"""`mode=map`: what the memory that a run left shows of itself."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rlmem.callbacks.checkpoint import find_checkpoint, read_manifest
+from rlmem.collect.collector import Policy, derive_seed
+from rlmem.collect.rollout import evaluate_policy, shares
+from rlmem.config.run_directory import run_settings
+from rlmem.config.schema import EvaluateSettings, TrainSettings
+from rlmem.config.validate import check_output_dir
+from rlmem.envs import EnvSpec, EnvStepper
+from rlmem.envs.spec import Step
+from rlmem.errors import UserError, need
+from rlmem.memories.base.pictures import Embed, Picture, PictureContext, Table
+from rlmem.runs import build
+from rlmem.runs.score import load_networks
+
+
+def show_memory(cfg: EvaluateSettings) -> None:
+    """Draw and measure a run's memory into map/ of the run directory.
+
+    Raises:
+        UserError: there is no run or no checkpoint, its memory has no pictures, holds nothing yet
+            or was not kept, or matplotlib is missing.
+    """
+    need("matplotlib", "mode=map", "plot")
+    run_dir = Path(cfg.run)
+    run_cfg, folder = _find_memory(cfg, run_dir)
+    env = build.build_evaluation_env(run_cfg, cfg.episodes, render=False)
+    try:
+        agent = build.build_agent(run_cfg, env.spec)
+        env_steps = load_networks(run_dir, cfg.checkpoint, agent)
+        memory = _load_memory(run_cfg, env.spec, agent, folder, cfg.run)
+        out = Path(cfg.out) if cfg.out else run_dir / "map"
+        check_output_dir(out, "out", "out=map")
+        epsilon = run_cfg.evaluation.epsilon if cfg.epsilon is None else cfg.epsilon
+        seed = derive_seed(run_cfg.seed, 5) if cfg.seed is None else cfg.seed
+
+        def play(embed: Embed) -> dict[str, list[np.ndarray]]:
+            print(
+                f"playing {cfg.episodes} episodes by the {cfg.checkpoint} networks, of "
+                f"{env_steps:,} env steps, with epsilon {epsilon:g}, and as many at random",
+                flush=True,
+            )
+            # Every agent's epsilon is the probability of a random action: 1 is random play.
+            return {
+                name: visited(embed, env, agent.act, cfg.episodes, share, seed)
+                for name, share in (("run's", epsilon), ("random", 1.0))
+            }
+
+        steps = int(read_manifest(folder)["env_steps"])
+        context = PictureContext(run_cfg, agent, env.spec, steps, play, run_dir / "map")
+        for shown in run_cfg.memory.part.cls.pictures(memory, context):
+            _write(shown, out)
+    finally:
+        env.close()
+
+
+def _write(shown: Picture | Table, out: Path) -> None:
+    """Write a picture's or a table's files, and say what they show."""
+    from rlmem import drawing
+
+    names = [f"{shown.name}.png"]
+    if isinstance(shown, Table):
+        names = [f"{shown.name}.csv"]
+        shown.rows.to_csv(out / names[0], index=False)
+    elif shown.vector:
+        names.append(f"{shown.name}.svg")
+        drawing.save(shown.figure, out, shown.name)
+    else:
+        shown.figure.savefig(out / names[0], dpi=drawing.DPI)
+    if about := shown.text if isinstance(shown, Table) else shown.caption:
+        print(about)
+    print(f"written: {out}/{', '.join(names)}")
+
+
+def _find_memory(cfg: EvaluateSettings, run_dir: Path) -> tuple[TrainSettings, Path]:
+    """The run's configuration, and the checkpoint that holds its memory."""
+    run_cfg = run_settings(run_dir, f"run={cfg.run}")
+    if not hasattr(run_cfg.memory.part.cls, "pictures"):
+        raise UserError(
+            f"run={cfg.run}: its memory is {run_cfg.memory.name}, which has no pictures; mode=map "
+            "draws memories that have, such as memory=gwr or memory=dnd"
+        )
+    folder = find_checkpoint(run_dir)
+    if folder is None:
+        raise UserError(f"run={cfg.run}: it has no checkpoint yet")
+    if not read_manifest(folder)["memory_saved"] and not run_cfg.agent.part.cls.asks:
+        raise UserError(
+            f"run={cfg.run}: it finished and its memory's files were not kept; to draw one, train "
+            "with checkpoint.keep_memory_when_finished=true (a run that was cut off has the files)"
+        )
+    return run_cfg, folder
+
+
+def _load_memory(cfg: TrainSettings, spec: EnvSpec, agent: Any, folder: Path, run: str) -> Any:
+    """The memory as the run had it: for as many environments as it trained on."""
+    spec = replace(spec, num_envs=cfg.env.num_envs)
+    memory = build.build_memory(cfg, spec, agent.columns())
+    if agent.asks:
+        agent.join(memory)
+    # Of an agent that asks, a finished run keeps what it needs to play.
+    load = memory.load if read_manifest(folder)["memory_saved"] else memory.load_answers
+    try:
+        load(folder / "memory")
+    except (OSError, ValueError, KeyError, EOFError) as error:
+        raise UserError(f"run={run}: {folder}/memory cannot be loaded: {error}") from None
+    return memory
+
+
+def visited(
+    embed: Embed, env: EnvStepper, policy: Policy, episodes: int, epsilon: float, seed: int
+) -> list[np.ndarray]:
+    """Play the episodes that a scoring would play; what each visits, embedded [length + 1, d]:
+    each observation once, the last one of an episode among them.
+
+    Args:
+        policy, episodes, epsilon, seed: as for `evaluate_policy`.
+    """
+    running: list[list[np.ndarray]] = [[] for _ in range(env.spec.num_envs)]
+    finished: list[list[np.ndarray]] = [[] for _ in range(env.spec.num_envs)]
+
+    def see(observation: np.ndarray, step: Step) -> None:
+        for rows, row in zip(running, embed(observation), strict=True):
+            rows.append(row)
+        over = np.flatnonzero(step.terminated | step.truncated)
+        if not len(over):
+            return
+        older = observation[over, env.spec.frame_shape[0] :]
+        last = np.concatenate([older, step.next_observation[over]], axis=1)
+        for e, row in zip(over, embed(last), strict=True):
+            finished[e].append(np.stack([*running[e], row]))
+            running[e] = []
+
+    evaluate_policy(env, policy, episodes=episodes, epsilon=epsilon, seed=seed, on_step=see)
+    # Environments that were done earlier than others played on: only scored episodes count.
+    quota = shares(episodes, env.spec.num_envs)
+    return [episode for rows, n in zip(finished, quota, strict=True) for episode in rows[:n]]

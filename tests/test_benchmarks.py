@@ -1,0 +1,62 @@
+"""The harness of benchmarks/: what is run for a target, and when it is met."""
+
+import argparse
+import importlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+FOLDER = Path(__file__).parents[1] / "benchmarks"
+
+
+@pytest.fixture
+def harness(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """benchmarks/run.py, whose folder is no package."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+    return importlib.import_module("run")
+
+
+def measured(harness: Any, *targets: Any) -> list[dict[str, Any]]:
+    """Rows of targets for three contenders of which one is another library."""
+    rlmem, bare = harness.Contender("rlmem", []), harness.Contender("bare", [])
+    peer = harness.Contender("peer", [], peer=True)
+    rlmem.runs = [{"speed": 20.0}, {"speed": 30.0}, {"speed": 40.0}]
+    bare.runs = [{"speed": 10.0}, {"speed": 30.0}, {"speed": 10.0}]
+    peer.runs = [{"speed": 40.0}]
+    benchmark = harness.Benchmark([rlmem, bare, peer], "bare", {"speed": 0}, targets)
+    return harness.target_rows(benchmark)
+
+
+def test_a_ratio_is_the_median_of_those_within_a_repeat(harness: Any) -> None:
+    target = harness.Target("rlmem", "bare", 2.0, "speed")
+    (row,) = measured(harness, target)
+    assert (row["measured"], row["met"]) == (2.0, True)  # of 2, 1 and 4; of the medians: 3
+
+
+def test_the_fastest_peer_is_looked_up_and_named(harness: Any) -> None:
+    target = harness.Target("rlmem", harness.FASTEST_PEER, 0.6, "speed")
+    (row,) = measured(harness, target)
+    assert (row["over"], row["measured"], row["met"]) == ("peer", 0.5, False)
+
+
+def test_a_limit_is_met_from_below_and_a_missing_run_is_neither(harness: Any) -> None:
+    limit = harness.Target("rlmem", "", 30.0, "speed", most=True)
+    absent = harness.Target("rlmem", "nobody", 1.0, "speed")
+    rows = measured(harness, limit, absent)
+    assert [(row["measured"], row["met"]) for row in rows] == [(30.0, True), (None, None)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name",
+    ["cartpole", "pqn", "atari", "stored", "side_by_side", "er_study", "startup", "diagnostics"],
+)
+def test_what_a_target_is_divided_by_is_run_with_it(harness: Any, name: str) -> None:
+    everything = harness.BENCHMARKS[name]()
+    assert everything.targets
+    for target in everything.targets:
+        args = argparse.Namespace(only=target.contender, peers=True, against=None)
+        names = {c.name for c in harness.chosen(everything, args).contenders}
+        needed = {target.contender, *({target.over} - {"", harness.FASTEST_PEER})}
+        assert needed <= names
