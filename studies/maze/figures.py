@@ -1,0 +1,179 @@
+"""The figures of the maze. A memory has one colour; its released form is drawn hollow or dashed."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from rlmem.drawing import STYLE, figure
+from rlmem.envs.mini_maze import maze_pits, steps_to_goal
+
+from .compare import BASE, mean_of, paired, random_mazes, released
+from .results import Result
+
+COLOURS = ("#4d4d4d", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
+FORM = ", released"  # end of the name of a released form's row
+SIZE, LIMIT = 10, 200  # cells a side; env steps an episode
+
+
+def _colour(row: str, rows: Sequence[str]) -> str:
+    """Of a memory, the same in both of its forms."""
+    names = list(dict.fromkeys(each.removesuffix(FORM) for each in rows))
+    return COLOURS[names.index(row.removesuffix(FORM)) % len(COLOURS)]
+
+
+def _dots(row: str, rows: Sequence[str]) -> dict[str, Any]:
+    """How a memory's points look."""
+    colour = _colour(row, rows)
+    return {"mec": colour, "mfc": "white" if row.endswith(FORM) else colour}
+
+
+def _labels(axes: Axes, texts: Sequence[str], rows: Sequence[str]) -> None:
+    """The memories on the y axis, the first at the top, in their colours."""
+    axes.set_yticks(range(len(rows)), texts)
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.grid(axis="y", visible=False)
+    for text, row in zip(axes.get_yticklabels(), rows, strict=True):
+        text.set_color(_colour(row, rows))
+
+
+def _spread(count: int) -> np.ndarray:
+    """Heights of points that would lie on each other, float64 [count]."""
+    return 0.28 * (np.arange(count) * 0.618 % 1) - 0.14
+
+
+@rc_context(STYLE)
+def steps(table: pd.DataFrame, rows: Sequence[str]) -> Figure:
+    """Env steps in the released maze, a point a seed; shares of BASE's, a point a random maze."""
+    drawn, axes = figure(10, 0.6 + 0.36 * len(rows), 1, 2)
+    left, right = axes[0]
+    for at, row in enumerate(rows):
+        values = released(table)
+        values = values.loc[values["row"] == row, "env_steps"]
+        style = _dots(row, rows)
+        if len(values):
+            left.plot(values, at + _spread(len(values)), "o", ms=3, alpha=0.45, **style)
+            _mean(left, at, mean_of(values), style["mec"])
+        pairs = None if row == BASE else paired(table, row, BASE)
+        if pairs:
+            height = at + _spread(len(pairs.ratio))
+            right.plot(pairs.ratio, height, "o", ms=3, alpha=0.45, **style)
+            _mean(right, at, pairs.mean, style["mec"])
+    left.set(xlabel="env steps of 100 episodes", xlim=(0, None))
+    left.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    left.set_title("the released maze: a point a seed", loc="left")
+    right.axvline(1, color="#4d4d4d", lw=1)
+    right.set(xlabel=f"env steps / {BASE}'s in the same maze", xscale="log")
+    ticks = [0.25, 0.5, 1, 2]
+    right.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    right.minorticks_off()
+    right.set_title("random mazes: a point a maze", loc="left")
+    _labels(left, rows, rows)
+    _labels(right, [""] * len(rows), rows)
+    drawn.suptitle(_headline(table, rows), fontweight="bold")
+    return drawn
+
+
+def _mean(axes: Axes, at: int, estimate: Any, colour: str) -> None:
+    """A mean as an upright bar and its interval as a line."""
+    axes.plot([estimate.value], [at], "|", ms=15, mew=2.5, color=colour)
+    if estimate.low is not None:
+        axes.plot([estimate.low, estimate.high], [at, at], "-", lw=2, color=colour)
+
+
+def _headline(table: pd.DataFrame, rows: Sequence[str]) -> str:
+    """What the figure shows: the shares of all sound forms."""
+    found = {row: paired(table, row, BASE) for row in rows if row != BASE and FORM not in row}
+    shares = ", ".join(f"{row} {pairs.mean.value:.2f}" for row, pairs in found.items() if pairs)
+    return f"Share of the {BASE}'s env steps in random mazes: {shares}" if shares else ""
+
+
+@rc_context(STYLE)
+def episodes(results: Sequence[Result], rows: Sequence[str], kind: str) -> Figure | None:
+    """Env steps of each episode: a panel a memory, a line a run, the median thick.
+
+    A released form is the dashed median beside its sound one.
+
+    Args:
+        kind: "released", the released maze; "random", all others.
+    """
+    here = [r for r in results if (r.maze == "released") == (kind == "released")]
+    names = [row for row in rows if not row.endswith(FORM) and any(r.row == row for r in here)]
+    if not names:
+        return None
+    drawn, axes = figure(10, 4.6, 2, -(-len(names) // 2))
+    for at in axes.flat[len(names) :]:
+        at.set_visible(False)
+    for at, name in zip(axes.flat, names, strict=False):
+        colour = _colour(name, rows)
+        sound = [r.length for r in here if r.row == name]
+        for length in sound:
+            at.plot(np.arange(len(length)) + 1, length, lw=0.5, alpha=0.22, color=colour)
+        at.plot(*_median(sound), lw=2.2, color=colour)
+        if other := [r.length for r in here if r.row == name + FORM]:
+            at.plot(*_median(other), lw=1.3, ls=(0, (4, 2)), color="black")
+        failed = np.mean([r.failed for r in here if r.row == name])
+        at.set_title(f"{name}: {failed:.1f} episodes failed", loc="left")
+        at.set(xlim=(1, 100), ylim=(0, LIMIT + 5))
+    for at in axes[:, 0]:
+        at.set_ylabel("env steps of an episode")
+    for at in axes[-1]:
+        at.set_xlabel("episode")
+    return drawn
+
+
+def _median(lengths: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Episodes that all runs have, from 1, and the median of their lengths."""
+    shared = min(map(len, lengths))
+    return np.arange(shared) + 1, np.median([length[:shared] for length in lengths], axis=0)
+
+
+@rc_context(STYLE)
+def cost(table: pd.DataFrame, rows: Sequence[str]) -> Figure | None:
+    """Bytes, and CPU milliseconds an env step and seconds a run: medians over random mazes."""
+    runs = random_mazes(table)
+    rows = [row for row in rows if (runs["row"] == row).any()]
+    if not rows:
+        return None
+    runs = runs.assign(milliseconds=1000 * runs["cpu_seconds"] / runs["env_steps"])
+    medians = runs.groupby("row")[["memory_bytes", "milliseconds", "cpu_seconds"]].median()
+    drawn, axes = figure(10, 0.6 + 0.3 * len(rows), 1, 3)
+    heads = ("bytes of the memory, most", "CPU milliseconds an env step", "CPU seconds a run")
+    for at, name, head in zip(axes[0], medians, heads, strict=True):
+        for height, row in enumerate(rows):
+            value = float(medians.loc[row, name])
+            at.plot([value], [height], "o", ms=6, **_dots(row, rows))
+            said = f"{value:,.3g}" if value < 100 else f"{value:,.0f}"
+            at.annotate(said, (value, height), (7, -3), textcoords="offset points", fontsize=8)
+        at.set(xscale="log", xlabel=head)
+        at.margins(x=0.25)
+        at.xaxis.set_major_formatter(lambda value, _: f"{value:,.12g}")
+        at.minorticks_off()
+        _labels(at, rows if at is axes[0, 0] else [""] * len(rows), rows)
+    return drawn
+
+
+@rc_context(STYLE)
+def mazes(table: pd.DataFrame, row: str) -> Figure | None:
+    """The random mazes, each with the length of its shortest way and a memory's share there."""
+    pairs = paired(table, row, BASE)
+    if not pairs:
+        return None
+    numbers = sorted(int(name.split()[1]) for name in pairs.ratio.index)
+    lines = -(-len(numbers) // 10)
+    drawn, axes = figure(10, 0.3 + 1.25 * lines, lines, 10)
+    for at in axes.flat:
+        at.set_axis_off()
+    for at, number in zip(axes.flat, numbers, strict=False):
+        pits = maze_pits(SIZE, number, 12)
+        picture = np.full((SIZE, SIZE, 3), 242, np.uint8)
+        picture[pits] = 40
+        picture[0, 0], picture[-1, -1] = (220, 20, 20), (255, 190, 0)
+        at.imshow(picture, interpolation="nearest")
+        share = pairs.ratio[f"maze {number}"]
+        at.set_title(f"{number}: {steps_to_goal(pits)[0, 0]}, {share:.2f}", fontsize=8)
+    return drawn

@@ -1,0 +1,190 @@
+"""NEC: what it plays, what it learns from, and runs with it."""
+
+import numpy as np
+import pytest
+import torch
+
+from rlmem.agents.nec import NEC
+from rlmem.collect.collector import Collector
+from rlmem.envs import make_env
+from rlmem.errors import UserError
+from rlmem.memories.compression.compressed import CompressedFrameStorage
+from rlmem.memories.values.episodic import EpisodicMemory
+from rlmem.runs import build
+from tests.settings import settings
+
+TINY = [
+    "agent=nec",
+    "env=cartpole",
+    "agent.learning_starts=50",
+    "agent.train_every=1",
+    "agent.updates_per_step=1",
+    "agent.key_size=8",
+    "agent.network.hidden=[16]",
+    "agent.n_step=5",
+    "memory.neighbours=4",
+    "memory.entries=300",
+    "memory.capacity=200",
+]
+
+
+def parts(*overrides: str) -> tuple[NEC, EpisodicMemory, Collector]:
+    chosen = [] if any(o.startswith("memory=") for o in overrides) else ["memory=dnd"]
+    cfg = settings(*TINY, *chosen, *overrides)
+    env = make_env(cfg.env, cfg.env.num_envs)
+    agent = build.build_agent(cfg, env.spec)
+    memory = build.build_memory(cfg, env.spec, agent.columns())
+    assert isinstance(agent, NEC)
+    assert isinstance(memory, EpisodicMemory)
+    agent.join(memory)
+    return agent, memory, build.build_stream(cfg, env, memory, agent)
+
+
+def played(stream: Collector, rounds: int) -> list[dict]:
+    return [next(stream) for _ in range(rounds)]
+
+
+def test_it_plays_the_action_of_the_greatest_value_that_it_reads() -> None:
+    agent, memory, stream = parts()
+    played(stream, 120)
+    agent.grad_steps = 1  # until it learns, what it explores changes the statistics of its keys
+    observation = np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32)
+    with torch.no_grad():
+        keys = agent.online(torch.from_numpy(observation)).numpy()
+    values, _ = memory.values.read(keys)
+    assert len(set(values.argmax(-1))) == 2
+    rng = np.random.default_rng(0)
+    np.testing.assert_array_equal(agent.act(observation, 0.0, rng), values.argmax(-1))
+    actions, columns = agent.explore(observation, 0.0, rng)
+    np.testing.assert_array_equal(actions, values.argmax(-1))
+    np.testing.assert_array_equal(columns["key"], keys)
+    np.testing.assert_array_equal(columns["value"], values.max(-1))
+    assert len(set(columns["hash"])) == 6
+    np.testing.assert_array_equal(agent.explore(observation, 1.0, rng)[1]["hash"], columns["hash"])
+
+
+def test_an_update_trains_the_taken_actions_prediction_and_nothing_that_is_stored() -> None:
+    agent, memory, stream = parts("agent.lr=0.01")
+    batch = next(batch for batch in played(stream, 200) if batch)
+    before = memory.values.state_dict()
+    agent.train()
+    first = agent.update(batch)
+    for _ in range(60):
+        last = agent.update(batch)
+    assert first["td_error"].shape == (1, 32)
+    assert last["loss"].item() < 0.7 * first["loss"].item()
+    after = memory.values.state_dict()
+    for name in ("key", "value", "hash", "count"):
+        np.testing.assert_array_equal(before[name], after[name])
+
+
+def test_its_loss_is_the_squared_gap_between_what_is_read_and_the_return() -> None:
+    agent, memory, stream = parts()
+    batch = next(batch for batch in played(stream, 200) if batch)
+    keys = agent.keys(batch["observation"][0].numpy())
+    values, _ = memory.values.read(keys)
+    read = np.take_along_axis(values, batch["action"][0].numpy()[:, None], 1)
+    gap = batch["reward"][0].numpy() - read
+    found = agent.update(batch)
+    np.testing.assert_allclose(found["td_error"][0].numpy(), gap[:, 0], rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(found["loss"].item(), np.square(gap).mean(), rtol=1e-4)
+
+
+def test_learning_waits_until_each_action_has_its_neighbours() -> None:
+    _, memory, stream = parts("memory.neighbours=40", "agent.learning_starts=0")
+    assert not next(stream)
+    assert not memory.values.ready
+    for _ in range(200):
+        assert bool(next(stream)) == memory.values.ready
+    assert memory.values.ready
+
+
+def test_what_is_drawn_as_reward_is_the_return_of_the_visit() -> None:
+    _, memory, stream = parts("agent.gamma=1", "agent.n_step=1000")
+    played(stream, 200)
+    batch = memory.draw(32, 1)
+    # CartPole gives 1 a step: without a bootstrap a return counts the steps to the end.
+    assert batch["reward"].min() >= 1
+    assert torch.equal(batch["reward"], batch["reward"].round())
+    last = batch["reward"][batch["terminated"]]
+    assert last.numel() > 0
+    assert (last == 1).all()
+
+
+def test_images_are_compressed_like_in_any_ring() -> None:
+    _, memory, stream = parts("env=pong", "agent.network.kind=nature", "env.num_envs=1")
+    assert isinstance(memory.storage, CompressedFrameStorage)
+    played(stream, 40)
+    batch = memory.draw(8, 1)
+    assert batch["observation"].shape == (1, 8, 4, 84, 84)
+
+
+def test_mfec_plays_by_projections_and_trains_no_network() -> None:
+    agent, memory, stream = parts("memory=mfec")
+    before = {name: w.clone() for name, w in agent.state_dict().items()}
+    assert not any(played(stream, 150))
+    assert memory.values.entries > 100
+    assert all(torch.equal(before[name], w) for name, w in agent.state_dict().items())
+
+
+@pytest.mark.parametrize("memory", ["dnd", "gbmr"])
+def test_a_budget_holds_over_what_answers_queue_and_replay(memory: str) -> None:
+    own = [f"memory={memory}", "memory.entries=100000"]
+    _, memory, stream = parts(*own, "memory.budget=128KiB", "env.num_envs=1")
+    for _ in range(1500):
+        next(stream)
+        assert sum(memory.footprint().values()) <= 128 * 1024
+    memory.check_valid()
+    assert sum(memory.footprint().values()) > 0.8 * 128 * 1024
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        (["memory=uniform"], "memory=uniform: agent=nec asks its memory what to play; use memory="),
+        (["agent=dqn", "memory=dnd"], "agent=dqn: it does not ask its memory what to play"),
+        (
+            ["memory=dnd", "memory.neighbours=9", "memory.entries=8"],
+            "memory.neighbours=9: more than an action has",
+        ),
+        (["memory=dnd", "memory.delta=null"], "memory.delta=null: a mean gives a network nothing"),
+        (["memory=dnd", "memory.entries=0"], "memory.entries=0: must be at least 1"),
+        (["memory=dnd", "memory.capacity=8"], "memory.capacity=8: less than one batch"),
+        (["memory=q_table"], "memory=q_table: agent=nec asks its memory what to play; use"),
+        (
+            ["memory=gq", "memory.neighbours=9", "memory.entries=8"],
+            "memory.neighbours=9: the graph has memory.entries=8 nodes; use 8 or fewer",
+        ),
+        (["memory=gq", "memory.dist_th=-1"], "memory.dist_th=-1: must be auto, or a number, at"),
+        (
+            ["memory=gcmr", "memory.reconstruct.t1=1"],
+            "memory.reconstruct.t1=1.0: must be above memory.reconstruct.t2=1.77",
+        ),
+    ],
+)
+def test_what_does_not_go_together_is_one_line(given: list[str], line: str) -> None:
+    own = ("agent.key_size", "agent.network", "memory.")
+    alone = [o for o in TINY if not o.startswith(own)]  # what other agents and memories know too
+    with pytest.raises(UserError) as error:
+        settings(*alone, *given)
+    assert str(error.value).startswith(line)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        (["env=reacher"], "agent=nec: its actions are discrete, those of env=reacher"),
+        (["memory.budget=8KiB"], "memory.budget=8KiB: memory.share=0.5 of it holds"),
+        (["memory=gq", "env=reacher"], "agent=nec: its actions are discrete, those of env=reacher"),
+        (["memory=gq", "memory.budget=2KiB"], "memory.budget=2KiB: memory.share=0.5 of it holds"),
+        (
+            ["memory=mfec", "env=pong", "env.num_envs=1", "agent.key_size=10"],
+            "agent.key_size=10: each of an observation's 4 frames has its part",
+        ),
+    ],
+)
+def test_what_an_environment_does_not_allow_is_one_line(given: list[str], line: str) -> None:
+    with pytest.raises(UserError) as error:
+        parts(*given)
+    assert str(error.value).startswith(line)

@@ -1,0 +1,65 @@
+"""Runs of NEC: stopped in the middle of an episode, finished, scored."""
+
+from pathlib import Path
+
+import pytest
+
+from rlmem.errors import UserError
+from rlmem.runs.evaluate import evaluate
+from rlmem.runs.train import train
+from tests.runs.helpers import TINY, assert_same_run, rows_of, run, stopped, summary_of
+from tests.settings import evaluate_settings, settings
+
+CROSS = "memory.reconstruct.key_nodes=cross"
+NEC = [
+    "agent=nec",
+    "memory=dnd",
+    *(s for s in TINY if not s.startswith(("agent.target", "agent.network"))),
+    "agent.key_size=8",
+    "agent.network.hidden=[16]",
+    "memory.neighbours=5",
+    "memory.entries=60",  # the slabs are full when the run stops
+    "checkpoint.every=120",
+    "checkpoint.keep_memory_when_finished=true",
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "memory", [["dnd"], ["mfec"], ["gbmr"], ["gcmr", CROSS, "memory.reconstruct.every=30"]], ids=str
+)
+@pytest.mark.parametrize("envs", [1, 2])
+def test_a_run_stopped_in_mid_episode_goes_on_bit_for_bit(
+    memory: list[str], envs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = [f"memory={memory[0]}", *memory[1:]]
+    more = [*own, f"env.num_envs={envs}", f"agent.train_every={envs}"]
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    run(whole, *NEC, *more, tiny=())
+    stopped(monkeypatch, 202, broken, *NEC, *more, tiny=())
+    state = summary_of(broken)
+    assert state["memory_components"]["waiting"] > 0
+    ends = {int(row["env_steps"]) for row in rows_of(broken / "episodes.csv")}
+    assert 202 not in ends  # an episode was running, and its last steps waited for their returns
+    train(settings(*NEC, *more, f"resume={broken}", f"paths.output_dir={broken}"))
+    assert_same_run(whole, broken)
+
+
+@pytest.mark.slow
+def test_a_finished_run_is_scored_with_what_its_memory_knew(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = [s for s in NEC if not s.startswith("checkpoint.keep")]
+    summary = run(tmp_path, *given, "evaluation.every=100", tiny=())
+    assert summary["memory_entries"] > 100
+    scored = ["episodes=3", "seed=5"]
+    capsys.readouterr()
+    evaluate(evaluate_settings(f"run={tmp_path}", *scored))
+    first = capsys.readouterr().out
+    assert "checkpoint last at 300 env steps" in first
+    evaluate(evaluate_settings(f"run={tmp_path}", *scored))
+    assert capsys.readouterr().out == first
+    with pytest.raises(
+        UserError, match=r"best\.ckpt holds agent=nec's network, but not the memory"
+    ):
+        evaluate(evaluate_settings(f"run={tmp_path}", "checkpoint=best"))
