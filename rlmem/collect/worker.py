@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 import torch
 
+from rlmem.allocator import keep_freed_memory
 from rlmem.errors import UserError
 
 State = Mapping[str, Any]  # of a worker: name -> array or JSON value
@@ -149,6 +150,7 @@ def work(
     """
     die_with(parent)
     torch.set_num_threads(1)
+    keep_freed_memory()
     torch.set_flush_denormal(True)
     try:
         worker = job.make(number, desk, state)

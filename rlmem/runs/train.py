@@ -14,6 +14,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 
 from rlmem.agents.compiled import compile_update
+from rlmem.allocator import keep_freed_memory
 from rlmem.callbacks.checkpoint import Checkpointing, find_checkpoint, load_checkpoint
 from rlmem.callbacks.diagnostics import ReplayDiagnostics
 from rlmem.callbacks.evaluation import Evaluation
@@ -241,6 +242,7 @@ def train_run(cfg: TrainSettings) -> tuple[Path, dict[str, Any]]:
     run = Run(cfg, run_dir)
     lock = lock_run(run_dir)
     torch.set_num_threads(choose_threads(cfg.trainer.threads, run.agent, run_dir))
+    keep_freed_memory()
     # Adam's moments fade into denormal numbers, which cost a small network a tenth of its speed.
     torch.set_flush_denormal(True)
     print(f"run directory: {run_dir}")

@@ -1,0 +1,35 @@
+"""Freed memory is kept for the next gradient, unless the user has decided that."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+FAULTS = """
+import resource
+import torch
+from rlmem.allocator import keep_freed_memory
+keep_freed_memory()
+def allocate():
+    for _ in range(20):
+        torch.ones(2**21)  # 8 MiB, 2,048 pages
+allocate()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+allocate()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@pytest.mark.skipif("CS_GNU_LIBC_VERSION" not in os.confstr_names, reason="glibc only")
+def test_freed_memory_is_kept_unless_glibc_was_told_otherwise():
+    own = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
+
+    def faults(**more: str) -> int:
+        done = subprocess.run(
+            [sys.executable, "-c", FAULTS], env=own | more, capture_output=True, check=True
+        )
+        return int(done.stdout)
+
+    assert faults() < 2048
+    assert faults(MALLOC_MMAP_THRESHOLD_="65536") > 20 * 2000
