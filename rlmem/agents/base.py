@@ -103,6 +103,12 @@ class Learner(lightning.LightningModule):
         self.minibatches = Minibatches()
         self._by_flag: list[dict[str, Any]] | None = None  # see `_set_mode`
 
+    @classmethod
+    def consolidates(cls, settings: Any) -> bool:
+        """Whether it holds its action values to those of a target network, at states that a batch
+        brings for that (`rlmem.memories.transforms.consolidation`)."""
+        return False
+
     def on_train_start(self) -> None:
         """Networks rest in evaluation mode; Lightning starts with training mode."""
         self._by_flag = None

@@ -78,6 +78,10 @@ class DQN(Learner):
         check_kind(settings.network)
 
     @classmethod
+    def consolidates(cls, settings: Any) -> bool:
+        return True
+
+    @classmethod
     def build(cls, settings: DQNSettings, run: Any, spec: Any) -> "DQN":
         """The agent for an environment.
 
@@ -96,7 +100,7 @@ class DQN(Learner):
     ) -> None:
         super().__init__()
         self.cfg, self.num_actions = cfg, num_actions
-        self.online = cfg.network.make(observation_shape, num_actions, input_scale, cfg.dueling)
+        self.online = self.make_network(observation_shape, input_scale)
         self.target = copy.deepcopy(self.online).requires_grad_(False)
         discounts = torch.tensor([cfg.gamma**k for k in range(cfg.n_step + 1)])
         self.discounts: torch.Tensor
@@ -110,9 +114,21 @@ class DQN(Learner):
         )
         self.optimizer = make_optimizer(cfg.optimizer, self.online, cfg.lr, cfg.adam_eps)
 
+    def make_network(self, observation_shape: tuple[int, ...], input_scale: float) -> Any:
+        """A Q network, newly drawn."""
+        cfg = self.cfg
+        return cfg.network.make(observation_shape, self.num_actions, input_scale, cfg.dueling)
+
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """That of the online network."""
         return self.optimizer
+
+    def values(self, observation: torch.Tensor) -> torch.Tensor:
+        """Q values [n, actions] of observations [n, *observation_shape]."""
+        return self.online(observation)
+
+    def state_values(self, observation: torch.Tensor) -> torch.Tensor:
+        return self.values(observation).amax(-1)
 
     def epsilon(self, env_steps: int) -> float:
         """Exploration rate after `env_steps`."""
@@ -135,7 +151,7 @@ class DQN(Learner):
         if exploring == envs:
             return rng.integers(self.num_actions, size=envs)
         with torch.no_grad():
-            q = self.online(torch.from_numpy(observation).to(self.device))
+            q = self.values(torch.from_numpy(observation).to(self.device))
         greedy = q.cpu().numpy().argmax(-1)
         if exploring:
             return np.where(explores, rng.integers(self.num_actions, size=envs), greedy)

@@ -1,6 +1,6 @@
 """Q networks by name: observation [B, *observation_shape] as it is stored -> [B, num_actions]."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +9,11 @@ from torch import nn
 
 from rlmem import registry
 from rlmem.errors import UserError
+from rlmem.networks.heads import head
 from rlmem.settings import Settings, setting
+
+# Number of features -> module from features [B, F] to what the agent asks of them.
+MakeHead = Callable[[int], nn.Module]
 
 
 @dataclass
@@ -26,19 +30,32 @@ class QNetworkSettings(Settings):
         outputs: int,
         input_scale: float,
         dueling: bool = False,
+        **of_head: Any,
     ) -> "QNetwork":
         """The network that they say; see `make_network`."""
-        hidden = list(self.hidden)
         return make_network(
-            self.kind, observation_shape, outputs, hidden, dueling, input_scale, self.init
+            self.kind,
+            observation_shape,
+            outputs,
+            list(self.hidden),
+            dueling,
+            input_scale,
+            self.init,
+            **of_head,
         )
 
 
 class QNetwork(nn.Module):
     """Base of the Q networks; each is a part of the group `network`.
 
-    It is made as `cls(observation_shape, num_actions, hidden=, dueling=, input_scale=)`.
+    It is made as `cls(observation_shape, make_head, input_scale=)`, where `make_head` takes the
+    number of its features and gives what stands on them.
+
+    Attributes:
+        head: that.
     """
+
+    head: nn.Module
 
     many_threads = False  # whether a second thread makes its update faster
 
@@ -83,6 +100,7 @@ def make_network(
     dueling: bool,
     input_scale: float,
     init: str = "torch",
+    **of_head: Any,
 ) -> QNetwork:
     """Build a Q network: observation [B, *observation_shape] -> [B, num_actions].
 
@@ -93,11 +111,16 @@ def make_network(
         init: torch, PyTorch's own, or kaiming: uniform weights that keep the variance of what
             passes a ReLU, biases 0 (He et al. 2015); PyTorch's own weights are 2.4 times smaller;
             or orthogonal: orthogonal weights times the root of 2, biases 0 (Saxe et al. 2014).
+        of_head: see `rlmem.networks.heads.head`.
     """
     if dueling and not hidden:
         raise UserError("agent.network.hidden=[]: dueling heads need a hidden layer, such as [512]")
+
+    def make_head(features: int) -> nn.Module:
+        return head(features, hidden, num_actions, dueling, **of_head)
+
     network = network_class(kind, observation_shape)(
-        observation_shape, num_actions, hidden=hidden, dueling=dueling, input_scale=input_scale
+        observation_shape, make_head, input_scale=input_scale
     )
     if init != "torch":
         network.apply(_INITS[init])

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 import torch
 
-from rlmem.networks.base import QNetwork
-from rlmem.networks.heads import head
+from rlmem.networks.base import MakeHead, QNetwork
 from rlmem.registry import part
 
 
@@ -14,25 +13,18 @@ class MLP(QNetwork):
     """Q network of a vector observation float32 [B, D]; wider observations are flattened."""
 
     def __init__(
-        self,
-        observation_shape: Sequence[int],
-        num_actions: int,
-        *,
-        hidden: Sequence[int],
-        dueling: bool,
-        input_scale: float,
+        self, observation_shape: Sequence[int], make_head: MakeHead, *, input_scale: float
     ) -> None:
         super().__init__()
         self.scale = input_scale
-        features = int(torch.Size(observation_shape).numel())
-        self.head = head(features, hidden, num_actions, dueling)
+        self.head = make_head(int(torch.Size(observation_shape).numel()))
 
     @classmethod
     def suits(cls, observation_shape: Sequence[int]) -> bool:
         return len(observation_shape) != 3
 
     def forward(self, observation: torch.Tensor) -> torch.Tensor:
-        """Q values [B, num_actions]."""
+        """What the head gives: Q values [B, num_actions]."""
         vector = observation
         # Each of these takes a hundredth of a round, even where it has nothing to do.
         if vector.ndim > 2:

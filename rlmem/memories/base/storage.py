@@ -258,6 +258,17 @@ class ReplayStorage(Stateful, Storage):
     def check_valid(self) -> None:
         """Assert the invariants."""
 
+    def set_returns(self, n_step: int, gamma: float) -> None:
+        """Give n-step returns over so many steps, of this discount, from here on.
+
+        Args:
+            n_step: 2 at least, up to those that it was made with.
+
+        Raises:
+            ValueError: it sums returns as transitions are written.
+        """
+        raise ValueError("its returns are summed as transitions are written")
+
     def limit_bytes(self, budget: int, slot_bytes: int) -> None:
         """Hold no more than `budget` bytes, `slot_bytes` for each slot elsewhere among them.
 

@@ -89,6 +89,11 @@ class RingFrames(TransitionStorage):
         "_evicted",
     )
 
+    def set_returns(self, n_step: int, gamma: float) -> None:
+        # What is read into has room for the stacks at both ends of more steps than one.
+        assert 2 <= n_step <= self._made_of[1]["n_step"]
+        self.n_step, self.gamma = n_step, gamma
+
     # Which slots hold a transition.
 
     def __len__(self) -> int:

@@ -236,10 +236,10 @@ class ConsolidatedReplay(Replay):
             UserError: not so.
         """
         super().check(settings, run)
-        if not run.agent.part.cls.has_action_values:
+        if not run.agent.part.cls.consolidates(run.agent):
             raise UserError(
-                f"memory={settings.name}: holds the Q values of all actions to their target, which "
-                f"agent={run.agent.name} has not; use agent=dqn"
+                f"memory={settings.name}: holds Q values to those of a target network, which "
+                f"agent={run.agent.name} has not as it is set; use agent=dqn"
             )
         if settings.consolidation.states == "bounds" and run.env.part.cls.screens:
             raise UserError(
