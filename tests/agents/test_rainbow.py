@@ -1,0 +1,175 @@
+"""Rainbow against DQN and by hand; what begins anew within a run; mistakes."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from rlmem.agents.rainbow import Rainbow
+from rlmem.errors import UserError
+from tests.agents.test_dqn import GAMMA, ONLINE, TARGET, make_batch
+from tests.agents.test_dqn import make_agent as make_dqn
+from tests.settings import settings
+
+PLAIN = ("agent.distribution=none", "agent.double=false", "agent.dueling=false", "agent.n_step=1")
+
+
+def make_agent(*overrides: str, updates: int = 0, plain: bool = True) -> Rainbow:
+    """Two inputs, three actions; without other overrides the network of `test_dqn`."""
+    given = [f"agent.gamma={GAMMA}", "agent.max_grad_norm=null", *(PLAIN if plain else ())]
+    hidden = "agent.network.hidden=[]" if plain else "agent.network.hidden=[8]"
+    cfg = settings("agent=rainbow", *given, hidden, *overrides).agent
+    torch.manual_seed(0)
+    agent = Rainbow(cfg, (2,), 3, updates=updates)
+    if plain and not cfg.dueling:
+        for name, weight in (("online", ONLINE), ("target", TARGET)):
+            if hasattr(agent, name):
+                linear = getattr(agent, name).head[0]
+                with torch.no_grad():
+                    linear.weight.copy_(torch.from_numpy(weight))
+                    linear.bias.zero_()
+    return agent
+
+
+@pytest.mark.parametrize(
+    "switch", ["agent.double=true", "agent.loss=huber", "agent.target_clip=[0,1]"]
+)
+def test_without_its_switches_it_learns_as_dqn_does(switch: str) -> None:
+    agents, batch = (make_agent(switch), make_dqn(switch)), make_batch(updates=3)
+    found = [agent.update(batch) for agent in agents]
+    torch.testing.assert_close(found[0]["td_error"], found[1]["td_error"])
+    torch.testing.assert_close(found[0]["loss"], agents[1].losses(batch, found[1]))
+    torch.testing.assert_close(found[0]["priority"], found[0]["td_error"])
+    for ours, theirs in zip(agents[0].parameters(), agents[1].parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_without_a_target_network_targets_are_of_the_online_one() -> None:
+    agent = make_agent("agent.target_network=false")
+    assert not hasattr(agent, "target")
+    batch = make_batch()
+    row = {name: column[0] for name, column in batch.items()}
+    q_next = row["next_observation"].numpy() @ ONLINE.T
+    q = (row["observation"].numpy() @ ONLINE.T)[np.arange(6), row["action"].numpy()]
+    wanted = row["reward"].numpy()[:, 0] + GAMMA * q_next.max(1) - q
+    np.testing.assert_allclose(agent.update(batch)["td_error"][0].numpy(), wanted, rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["c51", "qr"])
+@pytest.mark.parametrize("dueling", ["true", "false"])
+def test_distributions_learn_a_constant_return(kind: str, dueling: str) -> None:
+    agent = make_agent(
+        f"agent.distribution={kind}", "agent.atoms=21", "agent.support=[-2,2]", "agent.lr=0.01",
+        f"agent.dueling={dueling}", plain=False,
+    )  # fmt: skip
+    batch = make_batch(reward=1.5, terminated=True)
+    first = agent.update(batch)["loss"].item()
+    for _ in range(300):
+        outputs = agent.update(batch)
+    assert outputs["loss"].item() < first
+    assert outputs["td_error"].abs().max() < 0.25
+    values = agent.values(batch["observation"][0])
+    taken = values.gather(1, batch["action"][0].unsqueeze(-1))
+    torch.testing.assert_close(taken, torch.full_like(taken, 1.5), atol=0.25, rtol=0)
+
+
+def test_training_explores_by_noise_and_evaluation_does_not() -> None:
+    agent = make_agent("agent.noisy=true", "agent.noisy_std=3.0", plain=False)
+    states = np.random.default_rng(0).normal(size=(200, 2)).astype(np.float32)
+    rng = np.random.default_rng(0)
+    played = [agent.explore(states, 0.0, rng) for _ in range(3)]
+    assert (played[0] != played[1]).any()
+    assert (played[1] != played[2]).any()
+    greedy = [agent.act(states, 0.0, rng) for _ in range(2)]
+    assert (greedy[0] == greedy[1]).all()
+    shown = [agent.state_values(torch.from_numpy(states)) for _ in range(2)]
+    assert (shown[0] == shown[1]).all()
+
+
+def test_weights_decay_apart_from_the_gradient() -> None:
+    agents = [make_agent(f"agent.weight_decay={decay}") for decay in (0.0, 0.5)]
+    batch = make_batch()
+    for agent in agents:
+        agent.update(batch)
+    lr = agents[0].cfg.lr
+    before = torch.from_numpy(ONLINE).float()
+    moved = agents[0].online.head[0].weight - before
+    torch.testing.assert_close(
+        agents[1].online.head[0].weight, (1 - lr * 0.5) * before + moved, atol=1e-6, rtol=0
+    )
+
+
+def test_the_head_begins_anew_where_as_many_steps_are_left() -> None:
+    agent = make_agent("agent.reset_every=10", updates=35, plain=False)
+    batch, kept = make_batch(), []
+    for step in range(1, 36):
+        before = agent.online.head.state_dict()["0.value.0.weight"].clone()
+        agent.update(batch)
+        jump = (agent.online.head.state_dict()["0.value.0.weight"] - before).abs().max()
+        if jump > 0.1:
+            kept.append(step)
+            weight = next(agent.online.head.parameters())
+            assert all(not moment.any() for moment in agent.optimizer.state[weight].values())
+            pairs = zip(agent.online.head.parameters(), agent.target.head.parameters(), strict=True)
+            assert all(torch.equal(ours, theirs) for ours, theirs in pairs)
+    assert kept == [10, 20]  # not at 30: five steps are left
+
+
+class Storage:
+    """What a memory's storage is told of returns."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[int, float]] = []
+
+    def set_returns(self, n_step: int, gamma: float) -> None:
+        self.told.append((n_step, gamma))
+
+
+def test_returns_shorten_and_see_farther_from_each_reset_on() -> None:
+    agent = make_agent(
+        "agent.n_step=10", "agent.gamma=0.97", "agent.anneal.n_step=3", "agent.anneal.gamma=0.997",
+        "agent.anneal.steps=10", "agent.reset_every=20", updates=60, plain=False,
+    )  # fmt: skip
+    storage: Any = Storage()
+    agent.join(type("Memory", (), {"storage": storage}))
+    for _ in range(30):
+        agent.update(make_batch())
+    told = storage.told
+    assert told[0] == (10, pytest.approx(0.97))
+    assert told[10] == (3, pytest.approx(0.997))
+    assert told[19] == told[10]
+    assert told[20] == told[0]
+    assert told[30] == told[10]
+    assert [n for n, _ in told[:11]] == sorted((n for n, _ in told[:11]), reverse=True)
+    assert told[5] == (round((10 * 3) ** 0.5), pytest.approx(1 - (0.03 * 0.003) ** 0.5))
+    torch.testing.assert_close(agent.discounts[2], torch.tensor(0.997**2))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["agent.distribution=c52"], "agent.distribution=c52: .*c51"),
+        (["agent.support=[3,1]"], r"agent.support=\[3.*two rising numbers"),
+        (["agent.target_clip=[-1,1]"], "agent.target_clip=.*set agent.support"),
+        (["agent.anneal.n_step=20"], "agent.anneal.n_step=20: from agent.n_step=10 down"),
+        (["agent.n_step=1", "agent.anneal.gamma=0.9"], "agent.anneal.gamma=0.9: with agent.n_step"),
+        (["agent.augment.intensity=0.7"], "agent.augment.intensity=0.7"),
+        (["agent.target_network=false", "memory=medqn_u"], "memory=medqn_u: holds Q values"),
+    ],
+)
+def test_mistakes_are_one_line(overrides: list[str], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        settings("agent=rainbow", *overrides)
+
+
+def test_a_memory_that_sums_returns_as_it_writes_cannot_shorten_them() -> None:
+    class Map:
+        class storage:
+            @staticmethod
+            def set_returns(n_step: int, gamma: float) -> None:
+                raise ValueError("its returns are summed as transitions are written")
+
+    agent = make_agent("agent.n_step=10", "agent.anneal.n_step=3", plain=False)
+    with pytest.raises(UserError, match=r"agent.anneal: not with this memory: its returns"):
+        agent.join(Map)
