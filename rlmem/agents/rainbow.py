@@ -156,8 +156,7 @@ class Rainbow(DQN):
     def explore(
         self, observation: np.ndarray, epsilon: float, rng: np.random.Generator
     ) -> np.ndarray:
-        """The same with new noise, where the network has any."""
-        draw_noise(self._noisy)
+        """The same with the noise of the newest update, where the network has any."""
         return super().act(observation, epsilon, rng)
 
     @contextlib.contextmanager

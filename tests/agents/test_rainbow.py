@@ -74,17 +74,20 @@ def test_distributions_learn_a_constant_return(kind: str, dueling: str) -> None:
     torch.testing.assert_close(taken, torch.full_like(taken, 1.5), atol=0.25, rtol=0)
 
 
-def test_training_explores_by_noise_and_evaluation_does_not() -> None:
-    agent = make_agent("agent.noisy=true", "agent.noisy_std=3.0", plain=False)
+def test_training_explores_by_the_noise_of_updates_and_evaluation_by_none() -> None:
+    agent = make_agent("agent.noisy=true", "agent.noisy_std=3.0", "agent.lr=1e-9", plain=False)
     states = np.random.default_rng(0).normal(size=(200, 2)).astype(np.float32)
-    rng = np.random.default_rng(0)
-    played = [agent.explore(states, 0.0, rng) for _ in range(3)]
+    rng, played, greedy, shown = np.random.default_rng(0), [], [], []
+    for _ in range(3):
+        agent.update(make_batch())
+        played.append(agent.explore(states, 0.0, rng))
+        greedy.append(agent.act(states, 0.0, rng))
+        shown.append(agent.state_values(torch.from_numpy(states)))
     assert (played[0] != played[1]).any()
     assert (played[1] != played[2]).any()
-    greedy = [agent.act(states, 0.0, rng) for _ in range(2)]
-    assert (greedy[0] == greedy[1]).all()
-    shown = [agent.state_values(torch.from_numpy(states)) for _ in range(2)]
-    assert (shown[0] == shown[1]).all()
+    assert (agent.explore(states, 0.0, rng) == played[2]).all()
+    assert (greedy[0] == greedy[2]).all()
+    torch.testing.assert_close(shown[0], shown[2])
 
 
 def test_weights_decay_apart_from_the_gradient() -> None:
