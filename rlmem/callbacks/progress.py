@@ -32,6 +32,7 @@ class Progress(lightning.Callback):
         self._start: tuple[int, int, float] | None = None
         self._compiled = 0.0  # seconds since then in which something was compiled
         self._compiles_since: float | None = None
+        self._told: set[str] = set()  # what was said to be compiled: of many loops once
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Open the bar."""
@@ -100,7 +101,7 @@ class Progress(lightning.Callback):
         return f"{last}{scored} | memory {size}, {memory.entries:,} entries"
 
     def compiling(self, what: str | None) -> None:
-        """Told that something begins to be compiled, or (None) is: said after two seconds."""
+        """Told that something begins to be compiled, or (None) is: said after two seconds, once."""
         if self._waits is not None:
             self._waits.cancel()
             self._waits = None
@@ -111,15 +112,16 @@ class Progress(lightning.Callback):
             self._compiled += now - self._compiles_since
             self._compiles_since = None
         if what is not None and self.enabled:
-            self._waits = threading.Timer(2.0, self._say, [f"compiling {what}"])
+            self._waits = threading.Timer(2.0, self._say_compiling, [what])
             self._waits.daemon = True
             self._waits.start()
 
-    def _say(self, text: str) -> None:
+    def _say_compiling(self, what: str) -> None:
         if self._bar is not None:
-            self._bar.set_postfix_str(text)
-        else:
-            print(text, flush=True)
+            self._bar.set_postfix_str(f"compiling {what}")
+        elif what not in self._told:
+            self._told.add(what)
+            print(f"compiling {what}", flush=True)
 
     def close(self) -> None:
         """Close the bar; call when training is over, however it ended."""

@@ -9,6 +9,7 @@ length; with one worker every moment at which something is due, so that such a r
 
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable
 from multiprocessing import connection, resource_tracker
@@ -98,8 +99,9 @@ class WorkerStream(Stream):
         self._cpu_seconds, self._rss = 0.0, [0] * workers
 
     def __len__(self) -> int:
-        """Rounds left, at most."""
-        return 0 if self.over else self.config.max_env_steps - self.env_steps
+        """Rounds left, at most: while the workers start, or an episode is slow, a round hears
+        nothing, so their number says nothing of the run's length."""
+        return 0 if self.over else sys.maxsize
 
     def __next__(self) -> Batch:
         if self.over:

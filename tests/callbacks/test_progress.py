@@ -137,9 +137,11 @@ def test_a_word_is_said_of_what_compiles_for_long_and_of_nothing_else(
     with watched(progress.compiling):
         with compiling("the update"):
             timers[0].ring()
+        with compiling("the update"):  # another of many: one line is enough
+            timers[1].ring()
         tell("something short")
         tell(None)
     with compiling("what nobody watches"):
         pass
-    assert [(t.seconds, t.cancelled) for t in timers] == [(2.0, True)] * 2
+    assert [(t.seconds, t.cancelled) for t in timers] == [(2.0, True)] * 3
     assert capsys.readouterr().out == "compiling the update\n"

@@ -160,6 +160,13 @@ def test_a_run_of_so_many_episodes_ends_with_them(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_run_shorter_than_its_start_has_its_length(tmp_path: Path) -> None:
+    """Rounds in which nothing is heard, while the worker imports torch, end nothing."""
+    summary = run(tmp_path, "trainer.max_env_steps=5", "trainer.rounds=1", tiny=TINY)
+    assert (summary["status"], summary["env_steps"]) == ("finished", 5)
+
+
+@pytest.mark.slow
 def test_an_environment_that_fails_ends_the_run_with_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
