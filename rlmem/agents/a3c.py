@@ -15,7 +15,7 @@ import torch
 
 from rlmem import registry
 from rlmem.agents.a3c_worker import Job, LossSettings
-from rlmem.agents.base import AgentSettings, Learner, check_discrete
+from rlmem.agents.base import AgentSettings, Learner, check_discrete, check_fixed, or_random
 from rlmem.agents.shared import LocalCopy, SharedWeights
 from rlmem.collect.config import StreamConfig
 from rlmem.collect.module import Rounds
@@ -76,6 +76,10 @@ class A3C(Learner):
                 f"env.num_envs={run.env.num_envs}: each worker has one; use "
                 f"agent.workers={run.env.num_envs} env.num_envs=1"
             )
+        steps = settings.n_step
+        usual = {"batch_size": steps, "train_every": steps}
+        usual |= {"updates_per_step": 1, "learning_starts": 0}
+        check_fixed(settings, usual, "learns from each rollout of agent.n_step, once")
         if run.trainer.accelerator == "gpu" or run.trainer.precision != "32-true":
             name = "accelerator" if run.trainer.accelerator == "gpu" else "precision"
             raise UserError(
@@ -192,11 +196,4 @@ class A3C(Learner):
             self._state = self.online.first_state(envs)
         rows = torch.from_numpy(observation).unsqueeze(0)
         logits, _, self._state = self.online(rows, self._state)
-        explores = rng.random(envs) < epsilon
-        greedy = logits[0].argmax(-1).numpy()
-        return np.where(explores, rng.integers(self.num_actions, size=envs), greedy)
-
-    @property
-    def num_actions(self) -> int:
-        """Of the environment."""
-        return self.spec.num_actions
+        return or_random(logits[0].argmax(-1).numpy(), epsilon, self.spec.num_actions, rng)

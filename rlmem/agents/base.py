@@ -74,6 +74,7 @@ class Learner(lightning.LightningModule):
             minibatches of it itself (`rlmem.memories.rollout`).
         traces: whether it learns from each step once and keeps a trace of those before
             (`rlmem.memories.trace`).
+        has_workers: whether worker processes play for it (`rlmem.memories.worker_rollouts`).
         asks: whether it asks its memory what to play (`rlmem.memories.values.base`).
         makes_keys: whether it then asks with keys of its own; False: with the observations.
         compiles: whether `_update`, a function of one minibatch, can be one compiled graph; then
@@ -87,6 +88,7 @@ class Learner(lightning.LightningModule):
     takes_sequences: ClassVar[bool] = False
     takes_rollouts: ClassVar[bool] = False
     traces: ClassVar[bool] = False
+    has_workers: ClassVar[bool] = False
     asks: ClassVar[bool] = False
     makes_keys: ClassVar[bool] = False
     compiles: ClassVar[bool] = False
@@ -218,6 +220,31 @@ def check_discrete(settings: AgentSettings, run: Any, spec: Any) -> None:
             f"({spec.env_id}) are {spec.action_shape[0]} continuous numbers; use agent=ddpg or "
             "agent=td3, env.action_levels=3 for a grid of actions, or an env such as env=cartpole"
         )
+
+
+def check_fixed(settings: AgentSettings, usual: Mapping[str, Any], why: str) -> None:
+    """Refuse values of keys that an agent does not read: they would change nothing.
+
+    Args:
+        usual: name -> the value that its file gives.
+        why: it does not, for the message.
+
+    Raises:
+        UserError: another value is given.
+    """
+    for name, value in usual.items():
+        if (given := getattr(settings, name)) != value:
+            raise UserError(
+                f"agent.{name}={given}: agent={settings.name} {why}; leave the key out"
+            )
+
+
+def or_random(
+    best: np.ndarray, epsilon: float, num_actions: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Actions int64 [E]: the given ones, or with probability `epsilon` each a random one."""
+    explores = rng.random(len(best)) < epsilon
+    return np.where(explores, rng.integers(num_actions, size=len(best)), best)
 
 
 def best_at_random(values: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -23,6 +23,7 @@ from rlmem.agents.base import (
     best_at_random,
     check_discrete,
     joined,
+    or_random,
 )
 from rlmem.agents.optimizers import apply_gradients, forget_casts, make_optimizer
 from rlmem.agents.schedules import EpsilonSettings
@@ -129,7 +130,7 @@ class NEC(Learner):
     def act(self, observation: np.ndarray, epsilon: float, rng: np.random.Generator) -> np.ndarray:
         """Epsilon-greedy actions int64 [E] for observations [E, ...]; the memory stays as it is."""
         values, _ = self.values.read(self.keys(observation), touch=False)
-        return self._choose(values, epsilon, rng)
+        return or_random(best_at_random(values, rng), epsilon, self.num_actions, rng)
 
     def explore(
         self, observation: np.ndarray, epsilon: float, rng: np.random.Generator
@@ -141,12 +142,7 @@ class NEC(Learner):
         keys = self.keys(observation)
         values, _ = self.values.read(keys)
         columns = {"key": keys, "value": values.max(-1), "hash": hashes(observation)}
-        return self._choose(values, epsilon, rng), columns
-
-    def _choose(self, values: np.ndarray, epsilon: float, rng: np.random.Generator) -> np.ndarray:
-        best = best_at_random(values, rng)
-        explores = rng.random(len(values)) < epsilon
-        return np.where(explores, rng.integers(self.num_actions, size=len(values)), best)
+        return or_random(best_at_random(values, rng), epsilon, self.num_actions, rng), columns
 
     def update(self, batch: Batch) -> dict[str, torch.Tensor]:
         """One gradient step on each of U minibatches [U, B], whose `reward` is the return.

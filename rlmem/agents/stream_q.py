@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from rlmem.agents.base import AgentSettings, Learner, check_discrete
+from rlmem.agents.base import AgentSettings, Learner, check_discrete, or_random
 from rlmem.agents.optimizers import Gradients, forget_casts, gradients_of
 from rlmem.agents.running import RunningStatistics
 from rlmem.agents.schedules import RunEpsilonSettings
@@ -144,8 +144,7 @@ class StreamQ(Learner):
     def act(self, observation: np.ndarray, epsilon: float, rng: np.random.Generator) -> np.ndarray:
         """Epsilon-greedy actions int64 [E]; the statistics stay as they are."""
         best = self._best(torch.from_numpy(observation).to(self.device))
-        explores = rng.random(len(best)) < epsilon
-        return np.where(explores, rng.integers(self.num_actions, size=len(best)), best)
+        return or_random(best, epsilon, self.num_actions, rng)
 
     def explore(
         self, observation: np.ndarray, epsilon: float, rng: np.random.Generator

@@ -8,7 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from rlmem.agents.base import AgentSettings, Learner, best_at_random
+from rlmem.agents.base import (
+    AgentSettings,
+    Learner,
+    best_at_random,
+    check_fixed,
+    or_random,
+)
 from rlmem.errors import UserError
 from rlmem.registry import part
 from rlmem.settings import setting
@@ -46,6 +52,8 @@ class Tabular(Learner):
                 f"memory={run.memory.name}: agent={settings.name} has no network, so its memory "
                 "must answer for observations as they are; use memory=q_table, gq, gcmr or gbmr"
             )
+        usual = {"batch_size": 1, "learning_starts": 0}
+        check_fixed(settings, usual, "learns from each step as it comes, from the first on")
         steps = settings.train_every * settings.updates_per_step
         if steps != run.env.num_envs:
             raise UserError(
@@ -88,6 +96,4 @@ class Tabular(Learner):
         self, observation: np.ndarray, epsilon: float, rng: np.random.Generator, touch: bool
     ) -> np.ndarray:
         values, _ = self._values.read(self._values.embed(observation), touch=touch)
-        best = best_at_random(values, rng)
-        explores = rng.random(len(values)) < epsilon
-        return np.where(explores, rng.integers(self.num_actions, size=len(values)), best)
+        return or_random(best_at_random(values, rng), epsilon, self.num_actions, rng)

@@ -114,6 +114,11 @@ class ReplayMemory:
         return self.storage.entries
 
     @property
+    def room(self) -> str:
+        """What it holds when full, in words."""
+        return f"{self.storage.max_size:,} {self.storage.unit}"
+
+    @property
     def transitions_represented(self) -> int:
         """Transitions that what is stored can stand for."""
         return self.storage.transitions_represented

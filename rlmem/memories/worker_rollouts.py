@@ -13,7 +13,7 @@ from rlmem.memories.base.build import MemorySettings, Needs
 from rlmem.memories.base.storage import ReplayStorage
 from rlmem.memories.base.writer import ReplayWriter
 from rlmem.memories.memory import ReplayMemory
-from rlmem.memories.samplers.base import ReplaySampler
+from rlmem.memories.samplers.base import NothingDrawn
 from rlmem.registry import part
 
 
@@ -42,14 +42,6 @@ class CountedStorage(ReplayStorage):
         return dict(self.components)
 
 
-class _NothingDrawn(ReplaySampler):
-    def sample(self, storage: Any, batch_size: int) -> Any:
-        raise RuntimeError("the workers learn from their rollouts; no minibatch is drawn")
-
-    def available(self, storage: Any, batch_size: int, num_batches: int) -> int:
-        return 0
-
-
 class WorkerRollouts(ReplayMemory):
     """What all workers hold together, as a run's memory: counted, not saved.
 
@@ -60,7 +52,7 @@ class WorkerRollouts(ReplayMemory):
 
     def __init__(self) -> None:
         self._counted = CountedStorage()
-        super().__init__(self._counted, _NothingDrawn(), ReplayWriter(), seed=0)
+        super().__init__(self._counted, NothingDrawn(), ReplayWriter(), seed=0)
 
     def count(self, workers: int, steps: int, components: Mapping[str, int]) -> None:
         """Told what there is.
@@ -96,7 +88,7 @@ class WorkerRolloutsPart:
     @classmethod
     def check(cls, settings: WorkerRolloutsSettings, run: Any) -> None:
         """Raise a UserError unless the agent has workers, and says how long rollouts are."""
-        if not getattr(run.agent.part.cls, "has_workers", False):
+        if not run.agent.part.cls.has_workers:
             raise UserError(
                 f"memory={settings.name}: it is what workers hold, and agent={run.agent.name} has "
                 "none; use agent=a3c, or memory=uniform"

@@ -38,14 +38,18 @@ def preflight(memory: ReplayMemory) -> str:
         projected, mend = memory.budget, f"memory.budget={readable_bytes(0.8 * available)}"
         mend = mend.replace(" ", "")
     else:
-        line = f"memory when full ({storage.max_size:,} {storage.unit}): "
+        line = f"memory when full ({memory.room}): "
         if storage.compresses:
-            line += f"far below {readable_bytes(projected)}, as far as frames compress; {room}"
-            return line
-        largest = max(components, key=components.__getitem__) if components else "nothing"
-        line += f"{readable_bytes(projected)}, most of it {largest}; {room}"
-        fits = max(1, int(storage.max_size * 0.8 * min(limit, available) / max(1, projected)))
-        mend = f"memory.capacity={fits}"
+            frames = sum(storage.projected_footprint().values())
+            projected -= frames  # a dictionary, priorities: what does not compress
+            apart = f"{readable_bytes(projected)}, and " if projected > frames // 20 else ""
+            line += f"{apart}far below {readable_bytes(frames)}, as far as frames compress; {room}"
+            mend = f"memory.budget={readable_bytes(0.8 * available)}".replace(" ", "")
+        else:
+            largest = max(components, key=components.__getitem__) if components else "nothing"
+            line += f"{readable_bytes(projected)}, most of it {largest}; {room}"
+            fits = max(1, int(storage.max_size * 0.8 * min(limit, available) / max(1, projected)))
+            mend = f"memory.capacity={fits}"
     on_disk = components.get("frames_on_disk", 0)
     if projected - on_disk <= min(limit, available):
         return line

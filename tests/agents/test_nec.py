@@ -29,8 +29,7 @@ TINY = [
 
 
 def parts(*overrides: str) -> tuple[NEC, EpisodicMemory, Collector]:
-    chosen = [] if any(o.startswith("memory=") for o in overrides) else ["memory=dnd"]
-    cfg = settings(*TINY, *chosen, *overrides)
+    cfg = settings(*TINY, *overrides)
     env = make_env(cfg.env, cfg.env.num_envs)
     agent = build.build_agent(cfg, env.spec)
     memory = build.build_memory(cfg, env.spec, agent.columns())
@@ -150,6 +149,8 @@ def test_a_budget_holds_over_what_answers_queue_and_replay(memory: str) -> None:
         (["memory=dnd", "memory.delta=null"], "memory.delta=null: a mean gives a network nothing"),
         (["memory=dnd", "memory.entries=0"], "memory.entries=0: must be at least 1"),
         (["memory=dnd", "memory.capacity=8"], "memory.capacity=8: less than one batch"),
+        (["memory=mfec", "memory/sampler=rank"], "memory/sampler=rank: no network learns where me"),
+        (["memory=mfec", "memory/storage=dense"], "memory/storage=dense: no network learns whe"),
         (["memory=q_table"], "memory=q_table: agent=nec asks its memory what to play; use"),
         (
             ["memory=gq", "memory.neighbours=9", "memory.entries=8"],

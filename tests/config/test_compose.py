@@ -66,10 +66,7 @@ def test_every_env_composes_with_what_is_recommended_for_it(env: str) -> None:
 
 @pytest.mark.parametrize("agent", options("agent"))
 def test_every_agent_composes_with_the_keys_of_its_schema(agent: str) -> None:
-    asks = registry.find("agent", agent).cls.asks
-    asked = [f"memory={'q_table' if agent == 'tabular' else 'dnd'}"] if asks else []
-    asked += [f"memory={ALONE[agent]}"] if agent in ALONE else []
-    cfg = resolved(f"agent={agent}", "env=gym", "env.id=CartPole-v1", *asked)
+    cfg = resolved(f"agent={agent}", "env=gym", "env.id=CartPole-v1")
     assert cfg.agent.name == agent
     assert set(cfg.agent) == {
         f.name for f in fields(registry.find("agent", agent).settings) if f.init
@@ -120,6 +117,7 @@ def test_every_memory_composes_with_its_own_capacity(memory: str) -> None:
         "newest": cfg.agent.batch_size,
         "medqn_u": cfg.agent.batch_size,
         "medqn_r": 10_000,
+        "mfec": cfg.agent.batch_size,
     }
     assert cfg.memory.capacity == small.get(memory, cfg.env.recommended.capacity)
 
@@ -128,11 +126,22 @@ def test_no_memory_is_left_out() -> None:
     assert options("memory") == sorted((*MEMORIES, *ASKED, *ALONE.values(), *COUNTED))
 
 
-def test_an_agent_may_have_a_memory_of_its_own() -> None:
-    cfg = resolved("agent=a3c", "env=cartpole", "agent.n_step=7")
-    assert (cfg.memory.name, cfg.memory.capacity) == ("worker_rollouts", 7)
-    assert compose("train", ["agent=a3c", "env=cartpole", "memory=per"]).memory.name == "per"
-    assert resolved("env=cartpole").memory.name == "uniform"
+OWN = {"a3c": "worker_rollouts", "nec": "dnd", "tabular": "q_table", **ALONE}
+
+
+@pytest.mark.parametrize("agent", options("agent"))
+def test_an_agent_may_have_a_memory_of_its_own_where_none_is_named(agent: str) -> None:
+    env = "env=reacher" if agent in ("ddpg", "td3") else "env=cartpole"
+    assert settings(f"agent={agent}", env).memory.name == OWN.get(agent, "uniform")
+    for other in ("per", "gwr"):
+        given = compose("train", [f"memory={other}", f"agent={agent}", env])
+        assert given.memory.name == other
+    experiment = compose("train", ["experiment=gwrr_paper", f"agent={agent}"])
+    assert experiment.memory.name == "gwr"
+
+
+def test_a_rollout_of_workers_is_as_long_as_the_agent_says() -> None:
+    assert resolved("agent=a3c", "env=cartpole", "agent.n_step=7").memory.capacity == 7
 
 
 @pytest.mark.parametrize("name", ["a3c_pong_gru", "a3c_pong_stack", "a3c_space_invaders"])

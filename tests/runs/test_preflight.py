@@ -9,8 +9,10 @@ import psutil
 import pytest
 
 from rlmem.memories import FrameStorage, ReplayMemory, RingWriter, UniformSampler
+from rlmem.runs import build
 from rlmem.runs import preflight as module
 from rlmem.runs.preflight import memory_limit, preflight
+from tests.settings import settings
 
 GIB = 2**30
 
@@ -49,6 +51,23 @@ def test_a_memory_that_fits_is_one_line_with_its_bytes(machine: Path) -> None:
         "memory when full (100,000 transitions): 675.5 MiB, most of it frames; "
         "the machine's memory: 2.0 GiB, 1.0 GiB available"
     )
+
+
+def test_entries_that_do_not_compress_are_told_apart_and_warned_of(machine: Path) -> None:
+    given = ["agent=nec", "env=pong", "memory.capacity=1000", "env.num_envs=1"]
+    told = []
+    for entries in (100_000, 500_000):
+        cfg = settings(*given, f"memory.entries={entries}")
+        spec = build.build_env(cfg).spec
+        agent = build.build_agent(cfg, spec)
+        told.append(preflight(build.build_memory(cfg, spec, agent.columns())))
+    assert re.match(
+        r"memory when full \(600,000 entries, 1,000 transitions\): \d+.\d MiB, and far below "
+        r"\d+.\d MiB, as far as frames compress; [^\n]+$",
+        told[0],
+    )
+    assert "WARNING: that is more than there is" in told[1]
+    assert "Use memory.budget=819.2MiB or less" in told[1]
 
 
 @pytest.mark.parametrize("limit", [GIB // 2, 64 * GIB], ids=["cgroup", "available"])

@@ -104,6 +104,18 @@ class ReplaySampler(Stateful, Sampler):
         pass
 
 
+class NothingDrawn(ReplaySampler):
+    """Of a memory from which no minibatch is drawn."""
+
+    def sample(self, storage: Any, batch_size: int) -> Any:
+        """Raises a RuntimeError."""
+        raise RuntimeError("no minibatch is drawn from this memory")
+
+    def available(self, storage: Any, batch_size: int, num_batches: int) -> int:
+        """None."""
+        return 0
+
+
 def as_index(index: Any) -> np.ndarray:
     """Any index (int, list, array, tensor) as int64 [n]."""
     if isinstance(index, torch.Tensor):

@@ -16,7 +16,7 @@ from rlmem.memories.base.storage import ReplayStorage, as_block
 from rlmem.memories.base.writer import ReplayWriter
 from rlmem.memories.memory import ReplayMemory
 from rlmem.memories.replay import read_budget
-from rlmem.memories.samplers.base import ReplaySampler
+from rlmem.memories.samplers.base import NothingDrawn
 from rlmem.memories.values.base import ValueMemory, Visits
 
 
@@ -54,18 +54,6 @@ class ValuesStorage(ReplayStorage):
         self.values.check_valid()
 
 
-class NothingDrawn(ReplaySampler):
-    """Gives no minibatch."""
-
-    def sample(self, storage: Any, batch_size: int) -> Any:
-        """Raises a RuntimeError."""
-        raise RuntimeError("this memory answers questions; no minibatch is drawn from it")
-
-    def available(self, storage: Any, batch_size: int, num_batches: int) -> int:
-        """None."""
-        return 0
-
-
 class AskedMemory(ReplayMemory):
     """Passes each transition on to a memory that answers.
 
@@ -75,6 +63,8 @@ class AskedMemory(ReplayMemory):
         unit: of the memory's entries.
         budget: bytes that the memory was made for, for the run's summary.
     """
+
+    draws = False
 
     def __init__(
         self,

@@ -10,7 +10,7 @@ from rlmem.memories.base.pictures import Overlay, Picture, PictureContext
 from rlmem.memories.gwr.embedding import RandomProjection
 from rlmem.memories.memory import ReplayMemory
 from rlmem.memories.values.dnd import DND, DNDRule
-from rlmem.memories.values.episodic import Episodic, EpisodicSettings
+from rlmem.memories.values.episodic import Episodic, EpisodicSettings, check_no_replay
 from rlmem.memories.values.slabs import entries_within
 from rlmem.registry import part
 from rlmem.settings import setting
@@ -40,6 +40,9 @@ class Dictionary(Episodic):
             UserError: it does not.
         """
         super().check(settings, run)
+        if settings.keys != "network":
+            why = f"no network learns where memory.keys={settings.keys}, so there is no replay"
+            check_no_replay(settings, "memory/storage", "memory/sampler", why=why)
         if settings.neighbours > settings.entries:
             raise UserError(
                 f"memory.neighbours={settings.neighbours}: more than an action has entries; use "

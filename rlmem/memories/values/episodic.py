@@ -32,6 +32,30 @@ class EpisodicSettings(ReplaySettings):
     share: float = setting(above=0, at_most=1)
 
 
+# What a memory without a replay beside it does not read, as its yaml gives it.
+NO_REPLAY = {"memory/storage": "auto", "memory/sampler": "uniform", "memory.share": 0.5}
+
+
+def check_no_replay(settings: EpisodicSettings, *keys: str, why: str) -> None:
+    """Refuse keys of a replay that is not there: they would change nothing.
+
+    Args:
+        keys: of `NO_REPLAY`.
+        why: it is not, for the message.
+
+    Raises:
+        UserError: one of them is set.
+    """
+    chosen = {
+        "memory/storage": settings.storage.part.name,
+        "memory/sampler": settings.sampler.part.name,
+        "memory.share": settings.share,
+    }
+    for key in keys:
+        if chosen[key] != NO_REPLAY[key]:
+            raise UserError(f"{key}={chosen[key]}: {why}; leave the key out")
+
+
 class Episodic(Replay):
     """Base of the parts that make memories that answer. Subclasses say how values are kept."""
 
@@ -122,6 +146,11 @@ class EpisodicMemory(ReplayMemory):
     @property
     def entries(self) -> int:
         return self.values.entries
+
+    @property
+    def room(self) -> str:
+        entries = f"{self.values.capacity:,} entries"
+        return f"{entries}, {super().room}" if self.values.trains else entries
 
     @property
     def transitions_represented(self) -> int:

@@ -20,7 +20,12 @@ from rlmem.memories.values.asked import (
     entries_within,
     key_size,
 )
-from rlmem.memories.values.episodic import Episodic, EpisodicSettings
+from rlmem.memories.values.episodic import (
+    NO_REPLAY,
+    Episodic,
+    EpisodicSettings,
+    check_no_replay,
+)
 from rlmem.memories.values.graph import GraphMemory, Learning
 from rlmem.memories.values.graph_reconstruction import Reconstruction
 from rlmem.memories.values.trajectories import SCORES
@@ -111,6 +116,8 @@ class GraphPart(Episodic):
             super().check(settings, run)
         else:
             check_asked(settings, run)
+            why = f"agent={run.agent.name} draws nothing, so memory={settings.name} has no replay"
+            check_no_replay(settings, *NO_REPLAY, why=why)
             for name in ("first_weight", "target"):
                 if getattr(settings, name) == "return":
                     raise UserError(
