@@ -234,9 +234,7 @@ def check_fixed(settings: AgentSettings, usual: Mapping[str, Any], why: str) -> 
     """
     for name, value in usual.items():
         if (given := getattr(settings, name)) != value:
-            raise UserError(
-                f"agent.{name}={given}: agent={settings.name} {why}; leave the key out"
-            )
+            raise UserError(f"agent.{name}={given}: agent={settings.name} {why}; leave the key out")
 
 
 def or_random(

@@ -61,7 +61,7 @@ class CheckpointSettings(Settings):
     """Resumable checkpoints."""
 
     every: int = setting(at_least=1, free=True)
-    reseed_every: int = setting()
+    reseed_every: int = setting(at_least=1)
     keep_memory_when_finished: bool = setting(free=True)
 
 

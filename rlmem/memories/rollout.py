@@ -5,6 +5,7 @@ any other. Frames are held once, as a ring holds them; stacks are made for one m
 so a rollout of 8 x 128 screens takes 8.4 MB, where its stacks would take 29 MB.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -192,10 +193,11 @@ class Rollout:
             read_budget(settings.budget)
         size, turn = settings.capacity, run.agent.train_every * run.agent.updates_per_step
         if size % turn:
+            even = math.lcm(turn, run.agent.batch_size)  # so that minibatches come out even, too
             raise UserError(
                 f"memory.capacity={size}: a rollout is made of rounds of {turn} env steps "
                 "(agent.train_every x agent.updates_per_step); use "
-                f"memory.capacity={max(1, size // turn) * turn}"
+                f"memory.capacity={max(1, size // even) * even}"
             )
 
     @classmethod

@@ -103,6 +103,11 @@ class TraceMemory(NoReplay):
                 f"agent={run.agent.name} has none; use agent=stream_q, or memory=none"
             )
         super().check(settings, run)
+        if settings.capacity != 1:
+            raise UserError(
+                f"memory.capacity={settings.capacity}: memory={settings.name} holds the newest "
+                "transition, which is learned from once; leave the key out"
+            )
 
     @classmethod
     def transforms(

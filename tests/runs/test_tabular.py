@@ -147,11 +147,16 @@ def test_a_budget_is_what_a_full_memory_takes(memory: str) -> None:
         (["memory=q_table", "memory.capacity=1"], "memory.capacity=1: must be at least 2"),
         (["memory=gq", "env.observation=pixels"], "memory=gq: its keys are observations, and th"),
         (["memory=gq", "env=reacher"], "memory=gq: its keys are observations.*continuous actions"),
-        (["memory=gq", "memory/storage=dense"], "memory/storage=dense: agent=tabular draws nothing"),
+        (
+            ["memory=gq", "memory/storage=dense"],
+            "memory/storage=dense: agent=tabular draws nothing",
+        ),
         (["memory=gcmr", "memory/sampler=rank"], "memory/sampler=rank: agent=tabular draws noth"),
         (["memory=gbmr", "memory.share=0.9"], "memory.share=0.9: agent=tabular draws nothing"),
         (["memory=gq", "agent.learning_starts=9"], "agent.learning_starts=9: agent=tabular learn"),
         (["memory=gq", "agent.batch_size=32"], "agent.batch_size=32: agent=tabular learns from"),
+        (["memory=gq", "memory.entries=1"], "memory.entries=1: must be at least 2"),
+        (["memory=gq", "checkpoint.reseed_every=0"], "checkpoint.reseed_every=0: must be at lea"),
         (["memory=gq", "memory.budget=10"], "memory.budget=10: use .* bytes or more"),
     ],
 )

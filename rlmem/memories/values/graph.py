@@ -90,6 +90,7 @@ class GraphMemory(ValueMemory):
         neighbours: p, nearest nodes that a value is read from. 1: the node that the key is, if any.
         delta: keeps the weight of a neighbour at no distance finite.
         trains: whether an agent's network makes the keys; False: they are the observations.
+        num_envs: environments that are played at once.
 
     Raises:
         ValueError: fewer than two nodes.
@@ -108,6 +109,7 @@ class GraphMemory(ValueMemory):
         neighbours: int = 1,
         delta: float = 1e-3,
         trains: bool = False,
+        num_envs: int = 1,
     ) -> None:
         if capacity < 2:
             raise ValueError(f"capacity={capacity}: a graph has two nodes at least")
@@ -137,7 +139,7 @@ class GraphMemory(ValueMemory):
         )
         self.arrays.book[FREE] = -1
         self._search = NodeSearch(self.arrays, neighbours) if trains else None
-        self.walker = Reconstructor(reconstruction, generator)
+        self.walker = Reconstructor(reconstruction, generator, capacity, num_envs)
 
     # What is asked.
 
@@ -262,7 +264,6 @@ class GraphMemory(ValueMemory):
         return used | self.walker.footprint()
 
     def projected_footprint(self) -> dict[str, int]:
-        """See `ValueMemory`. How long the kept episodes are cannot be known: as long as now."""
         full = self._bytes(self.capacity, len(self.arrays.edges))
         full["nodes"] += self.arrays.oldest[self.arrays.turn[1] :].nbytes
         return (

@@ -13,7 +13,7 @@ from rlmem.memories.values.base import Visits
 from rlmem.memories.values.graph_kernels import unit_of
 from rlmem.memories.values.graph_paths import aggregate, by_degree, canopy, clusters_of, walk_paths
 from rlmem.memories.values.graph_records import NODES, GraphArrays, Rule
-from rlmem.memories.values.trajectories import Trajectories, Trajectory
+from rlmem.memories.values.trajectories import Trajectories, trajectory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +26,8 @@ class Reconstruction:
         every: "episode", or steps.
         order: "backwards" or "forwards".
         inner, outer: T2 and T1 of the canopies, in units of keys: within T2 of a centre there is no
-            other, and its cluster is what lies within T1 and nearest to it.
+            other, and its cluster is what lies within T1 and nearest to it. Paths lead between
+            centres, so T1 changes nothing that is learned: it says what pictures show as a cluster.
         walks, hops: of the neighbourhood over which a key is averaged before; 0 walks: none.
         kept, score: how many trajectories are kept to find crosses on, and by what.
 
@@ -69,11 +70,15 @@ class Reconstructor(Stateful):
     Args:
         how: see there.
         generator: of the draws.
+        capacity: nodes of the graph; the kept episodes have as many steps together.
+        envs: environments that are played at once.
     """
 
-    def __init__(self, how: Reconstruction, generator: torch.Generator) -> None:
-        self.how, self.generator = how, generator
-        self.trajectories = Trajectories(how.kept, how.score)
+    def __init__(
+        self, how: Reconstruction, generator: torch.Generator, capacity: int, envs: int
+    ) -> None:
+        self.how, self.generator, self.envs = how, generator, envs
+        self.trajectories = Trajectories(how.kept, how.score, max(1, capacity // how.kept))
         self.last = LastWalk(*(np.empty(0, dtype) for dtype in _DTYPES))
         self._steps = 0  # since the last reconstruction
 
@@ -97,7 +102,7 @@ class Reconstructor(Stateful):
         for env in np.unique(envs).tolist():
             own = np.flatnonzero(envs == env)
             for part in np.split(own, np.flatnonzero(ends[own][:-1]) + 1):
-                steps = Trajectory(nodes[part], made[part], visits.reward[rows][part])
+                steps = trajectory(nodes[part], made[part], visits.reward[rows][part])
                 self.trajectories.extend(env, steps, bool(ends[part[-1]]))
 
     def walk(self, g: GraphArrays, rule: Rule) -> None:
@@ -145,12 +150,17 @@ class Reconstructor(Stateful):
         }
 
     def when_full(self, nodes: int, edges: int) -> dict[str, int]:
-        """Component -> bytes after a walk over all of so many nodes and edges."""
+        """Component -> bytes after a walk over all of so many nodes and edges, with as many
+        episodes kept as may be."""
         if self.how.key_nodes == "none":
             return {}
         sizes = (min(self.how.most, nodes), nodes, edges, edges, edges)
         sizes = zip(sizes, _DTYPES, strict=True)
-        return {"last_walk": sum(n * np.dtype(dtype).itemsize for n, dtype in sizes)}
+        crosses = self.how.key_nodes == "cross"
+        return {
+            "trajectories": self.trajectories.bytes_when_full(self.envs) if crosses else 0,
+            "last_walk": sum(n * np.dtype(dtype).itemsize for n, dtype in sizes),
+        }
 
     def state_views(self) -> State:
         columns = {f"walk_{name}": column for name, column in self.last._asdict().items()}

@@ -129,6 +129,8 @@ class GraphPart(Episodic):
             raise UserError(
                 f"memory.reconstruct.t1={how.t1}: must be above memory.reconstruct.t2={how.t2}"
             )
+        if settings.entries < 2:
+            raise UserError(f"memory.entries={settings.entries}: must be at least 2")
         neighbours = settings.chosen("neighbours", network)
         if (network or settings.budget is None) and neighbours > settings.entries:
             raise UserError(
@@ -208,6 +210,7 @@ class GraphPart(Episodic):
                 generator,
                 chosen["neighbours"],
                 trains=network,
+                num_envs=needs.spec.num_envs,
             )
 
         return make

@@ -93,6 +93,10 @@ def _nodes(values: Any, maze: Maze | None, context: PictureContext) -> Nodes:
     pairs = row[np.stack([edges["source"], edges["target"]], 1)]
     between = (pairs >= 0).all(1) & (pairs[:, 0] != pairs[:, 1])
     order = np.argsort(-edges["visits"][between], kind="stable")[:MOST_EDGES]
+    centre = last.clusters[: values.entries]
+    own = np.flatnonzero((centre >= 0) & (centre < values.entries))
+    own = own[centre[own] != own]
+    spokes = row[np.stack([own, centre[own]], 1)]
     held = values.arrays.edges[last.edges]
     # What stands at a slot may have gone since: a full graph gives nodes up.
     there = (held["source"] >= 0) & (held["source"] < values.entries)
@@ -114,6 +118,7 @@ def _nodes(values: Any, maze: Maze | None, context: PictureContext) -> Nodes:
         layout=lay_out(values.node_keys()[chosen], maze, context.folder),
         values=values.node_values()[chosen],
         key_nodes=row[keys],
+        spokes=spokes[(spokes >= 0).all(1)],
         edges=pairs[between][order],
         changed=changed[seen] if len(last.key_nodes) else None,
         before=last.before[seen],

@@ -35,6 +35,7 @@ class Nodes(NamedTuple):
         layout: of the n nodes.
         values: float64 [n].
         key_nodes: rows of them, int64 [k].
+        spokes: rows of a node and of the key node whose cluster it is in, int64 [s, 2].
         edges: rows of them that an edge joins, int64 [m, 2].
         changed: rows that a changed edge joins, int64 [c, 2], or None: nothing was ever walked.
         before, after: weights of these, float32 [c].
@@ -44,6 +45,7 @@ class Nodes(NamedTuple):
     layout: Layout
     values: np.ndarray
     key_nodes: np.ndarray
+    spokes: np.ndarray
     edges: np.ndarray
     changed: np.ndarray | None
     before: np.ndarray
@@ -79,6 +81,9 @@ def graph_figure(nodes: Nodes, title: str, blocked: np.ndarray | None = None) ->
             when = "before" if number == 1 else "after"
             at.set_title(f"weights of the {count} on its paths, {when}")
         else:
+            spokes = nodes.layout.points[nodes.spokes]
+            lines = LineCollection(list(spokes), colors=MARK, linewidths=1.6, alpha=0.35)
+            _add(at, lines, len(spokes))
             at.set_title("nodes by value of their best action" if panels == 3 else "")
         colour: dict[str, Any] = {"c": "0.8"}
         if not number:
@@ -98,7 +103,10 @@ def graph_figure(nodes: Nodes, title: str, blocked: np.ndarray | None = None) ->
     if len(nodes.key_nodes):
         handles.append(Line2D([], [], linestyle="none", marker="s", markerfacecolor="none",
                               markeredgecolor=MARK, label="key node"))  # fmt: skip
-    drawn.legend(handles=handles, loc="outside lower center", ncols=3, title=nodes.note,
+    if len(nodes.spokes):
+        handles.append(Line2D([], [], color=MARK, linewidth=1.6, alpha=0.35,
+                              label="to its cluster's key node"))  # fmt: skip
+    drawn.legend(handles=handles, loc="outside lower center", ncols=4, title=nodes.note,
                  title_fontsize=8)  # fmt: skip
     write_title(drawn, title)
     return drawn

@@ -1,8 +1,10 @@
 """The best episodes that a graph memory has seen, as paths through its nodes.
 
-A node "crosses" where two or more of them come by with a reward other than 0 (Kang et al. 2024).
+What they take is bounded: of a long episode the newest steps are kept, as many as the graph has
+nodes for each of the episodes together. A node "crosses" where two or more of them come by with a reward other than 0 (Kang et al. 2024).
 """
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -11,20 +13,38 @@ from rlmem.memories.base.serialize import State
 from rlmem.memories.base.state import Stateful, array_of
 
 SCORES = ("return", "length", "diversity")
+_COLUMNS = {"nodes": np.int32, "made": np.int64, "reward": np.float32}
+STEP_BYTES = sum(np.dtype(dtype).itemsize for dtype in _COLUMNS.values())
 
 
 class Trajectory(NamedTuple):
-    """One episode: the nodes that its steps led to, and who stood there (`NODE.made`)."""
+    """One episode: the nodes that its newest steps led to, and who stood there (`NODE.made`)."""
 
     nodes: np.ndarray  # int32 [n]
     made: np.ndarray  # int64 [n]
     reward: np.ndarray  # float32 [n]
+    total: float  # its return
+    length: int  # its steps, n or more
 
     def score(self, by: str) -> float:
-        """What it is kept for: its return, its steps, or the share of its nodes that differ."""
+        """What it is kept for: its return, its steps, or the share of its nodes that differ, among
+        those of which it still has the steps."""
         if by == "return":
-            return float(self.reward.sum(dtype=np.float64))
-        return len(self.nodes) if by == "length" else len(np.unique(self.made)) / len(self.nodes)
+            return self.total
+        return self.length if by == "length" else len(np.unique(self.made)) / len(self.made)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its steps."""
+        return len(self.nodes) * STEP_BYTES
+
+
+@dataclass
+class _Running:
+    """An episode that has not ended, in pieces."""
+
+    pieces: list[Trajectory]
+    steps: int = 0  # that they have together
 
 
 class Trajectories(Stateful):
@@ -33,23 +53,29 @@ class Trajectories(Stateful):
     Args:
         count: episodes kept at most.
         by: return, length (the longest) or diversity.
+        longest: steps of each at most, its newest ones. One that runs may have as many more, so
+            that not every step is a copy of all.
     """
 
-    def __init__(self, count: int, by: str) -> None:
-        self.count, self.by = count, by
+    def __init__(self, count: int, by: str, longest: int) -> None:
+        self.count, self.by, self.longest = count, by, longest
         self.kept: list[Trajectory] = []
-        self._running: dict[int, list[Trajectory]] = {}  # by environment, in pieces
+        self._running: dict[int, _Running] = {}  # by environment
 
     def extend(self, env: int, piece: Trajectory, ended: bool) -> None:
         """Take in an environment's next steps."""
-        pieces = self._running.setdefault(env, [])
-        pieces.append(piece)
-        if len(pieces) == 256:  # a few large arrays rather than thousands of small ones
-            pieces[:] = [_joined(pieces)]
-        if ended:
-            self.kept.append(_joined(self._running.pop(env)))
-            self.kept.sort(key=lambda t: -t.score(self.by))
-            del self.kept[self.count :]
+        run = self._running.setdefault(env, _Running([]))
+        run.pieces.append(piece)
+        run.steps += len(piece.nodes)
+        # A few large arrays rather than thousands of small ones.
+        if ended or len(run.pieces) == 256 or run.steps > 2 * self.longest:
+            run.pieces = [whole] = [_joined(run.pieces, self.longest)]
+            run.steps = len(whole.nodes)
+            if ended:
+                del self._running[env]
+                self.kept.append(whole)
+                self.kept.sort(key=lambda t: -t.score(self.by))
+                del self.kept[self.count :]
 
     def crossings(self, made: np.ndarray, most: int) -> np.ndarray:
         """Nodes on two or more of the episodes at a step with a reward, int32 [k].
@@ -68,37 +94,58 @@ class Trajectories(Stateful):
     @property
     def nbytes(self) -> int:
         """Bytes held."""
-        pieces = [*self.kept, *(p for run in self._running.values() for p in run)]
-        return sum(a.nbytes for piece in pieces for a in piece)
+        running = sum(run.steps for run in self._running.values())
+        return running * STEP_BYTES + sum(t.nbytes for t in self.kept)
+
+    def bytes_when_full(self, envs: int) -> int:
+        """Bytes of as many episodes as are kept, and of one that runs in each environment."""
+        return STEP_BYTES * self.longest * (self.count + 2 * envs)
 
     def state_views(self) -> State:
-        running = {env: _joined(pieces) for env, pieces in self._running.items() if pieces}
+        running = {env: _joined(run.pieces) for env, run in self._running.items()}
         every = [*self.kept, *running.values()]
-        owner = [-1] * len(self.kept) + list(running)
-        columns = _joined(every)._asdict()
+        columns = _joined(every)
         return {
-            **{f"trajectory_{name}": column for name, column in columns.items()},
+            **{f"trajectory_{name}": getattr(columns, name) for name in _COLUMNS},
             "trajectory_sizes": np.array([len(t.nodes) for t in every], np.int64),
-            "trajectory_envs": np.array(owner, np.int64),
+            "trajectory_returns": np.array([t.total for t in every], np.float64),
+            "trajectory_lengths": np.array([t.length for t in every], np.int64),
+            "trajectory_envs": np.array([-1] * len(self.kept) + list(running), np.int64),
         }
 
     def check_state(self, state: State) -> None:
         sizes = array_of(state, "trajectory_sizes", np.int64, (-1,))
-        array_of(state, "trajectory_envs", np.int64, (len(sizes),))
-        for name, dtype in (("nodes", np.int32), ("made", np.int64), ("reward", np.float32)):
+        for name, dtype in (("returns", np.float64), ("lengths", np.int64), ("envs", np.int64)):
+            array_of(state, f"trajectory_{name}", dtype, (len(sizes),))
+        for name, dtype in _COLUMNS.items():
             array_of(state, f"trajectory_{name}", dtype, (int(sizes.sum()),))
 
     def take_over(self, state: State) -> None:
-        ends = np.cumsum(state["trajectory_sizes"])
-        parts = [np.split(state[f"trajectory_{name}"], ends[:-1]) for name in Trajectory._fields]
-        every = [Trajectory(*(np.array(a) for a in row)) for row in zip(*parts, strict=True)]
-        owners = np.array(state["trajectory_envs"]).tolist()
-        pairs = list(zip(owners, every, strict=False))
-        self.kept = [t for env, t in pairs if env < 0]
-        self._running = {env: [t] for env, t in pairs if env >= 0}
+        ends = np.cumsum(state["trajectory_sizes"])[:-1]
+        parts = [np.split(np.array(state[f"trajectory_{name}"]), ends) for name in _COLUMNS]
+        numbers = (
+            np.array(state[f"trajectory_{name}"]).tolist()
+            for name in ("returns", "lengths", "envs")
+        )
+        self.kept, self._running = [], {}
+        for *arrays, total, length, env in zip(*parts, *numbers, strict=False):
+            found = Trajectory(*(np.array(a) for a in arrays), total, length)
+            if env < 0:
+                self.kept.append(found)
+            else:
+                self._running[env] = _Running([found], len(found.nodes))
 
 
-def _joined(pieces: list[Trajectory]) -> Trajectory:
-    none = (np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0, np.float32))
-    columns = zip(*pieces, strict=True) if pieces else ([a] for a in none)
-    return Trajectory(*(np.concatenate(list(column)) for column in columns))
+def _joined(pieces: list[Trajectory], most: int | None = None) -> Trajectory:
+    """Pieces one after the other; of the steps the newest, at most so many."""
+    columns = []
+    for name, dtype in _COLUMNS.items():
+        column = np.concatenate([np.empty(0, dtype), *(getattr(p, name) for p in pieces)])
+        columns.append(column if most is None or len(column) <= most else column[-most:].copy())
+    total, length = sum(p.total for p in pieces), sum(p.length for p in pieces)
+    return Trajectory(*columns, float(total), length)
+
+
+def trajectory(nodes: np.ndarray, made: np.ndarray, reward: np.ndarray) -> Trajectory:
+    """Of steps of which none is missing."""
+    return Trajectory(nodes, made, reward, float(reward.sum(dtype=np.float64)), len(nodes))

@@ -203,7 +203,8 @@ def test_every_array_is_counted() -> None:
     assert used["last_walk"] > 0
     arrays = sum(v.nbytes for v in state.values() if isinstance(v, np.ndarray))
     # Not held as arrays: how long the kept episodes are, and the generator's state.
-    others = (state[name].nbytes for name in ("trajectory_sizes", "trajectory_envs", "draws"))
+    each = ("sizes", "returns", "lengths", "envs")
+    others = (state[name].nbytes for name in (*(f"trajectory_{n}" for n in each), "draws"))
     unsaved = graph.arrays.scratch.nbytes + graph.arrays.turn.nbytes
     assert sum(used.values()) == arrays - sum(others) + unsaved
     full = graph.projected_footprint()

@@ -3,14 +3,17 @@
 import numpy as np
 import pytest
 
+from rlmem.memories.values.base import Visits
 from rlmem.memories.values.graph_reconstruction import Reconstruction
-from rlmem.memories.values.trajectories import Trajectories, Trajectory
+from rlmem.memories.values.trajectories import Trajectories, Trajectory, trajectory
+from rlmem.runs import build
 from tests.memories.values.graphs import known, make, visits
+from tests.settings import settings
 
 
 def episode(nodes: list[int], rewards: list[float]) -> Trajectory:
     made = np.array(nodes, np.int64)
-    return Trajectory(np.array(nodes, np.int32), made, np.array(rewards, np.float32))
+    return trajectory(np.array(nodes, np.int32), made, np.array(rewards, np.float32))
 
 
 @pytest.mark.parametrize(
@@ -18,14 +21,14 @@ def episode(nodes: list[int], rewards: list[float]) -> Trajectory:
     [("return", [4, 4]), ("length", [1, 2, 1, 2]), ("diversity", [5, 6, 7])],
 )
 def test_the_best_episodes_are_kept(by: str, best: list[int]) -> None:
-    kept = Trajectories(1, by)
+    kept = Trajectories(1, by, 9)
     for nodes, gain in (([1, 2, 1, 2], 0.0), ([5, 6, 7], 1.0), ([4, 4], 3.0), ([8, 8], 2.0)):
         kept.extend(0, episode(nodes, [gain] + [0.0] * (len(nodes) - 1)), True)
     assert kept.kept[0].nodes.tolist() == best
 
 
 def test_an_episode_is_put_together_from_its_steps_each_environments_apart() -> None:
-    kept = Trajectories(2, "return")
+    kept = Trajectories(2, "return", 900)
     for step in range(600):
         for env in (0, 1):
             kept.extend(env, episode([step + 1000 * env], [1.0]), step == 599)
@@ -33,7 +36,7 @@ def test_an_episode_is_put_together_from_its_steps_each_environments_apart() -> 
 
 
 def test_a_cross_is_met_by_two_episodes_at_a_reward() -> None:
-    kept = Trajectories(3, "return")
+    kept = Trajectories(3, "return", 9)
     kept.extend(0, episode([1, 2, 3, 3], [1, 0, 1, 1]), True)  # 3 twice in one episode
     kept.extend(0, episode([1, 2, 4], [-1, 1, 1]), True)
     kept.extend(0, episode([4, 1, 5], [1, 1, 1]), True)
@@ -42,10 +45,66 @@ def test_a_cross_is_met_by_two_episodes_at_a_reward() -> None:
 
 
 def test_a_node_whose_place_another_took_is_no_cross() -> None:
-    kept = Trajectories(2, "return")
+    kept = Trajectories(2, "return", 9)
     for _ in range(2):
         kept.extend(0, episode([0, 1], [1, 1]), True)
     assert kept.crossings(np.array([0, 7]), 10).tolist() == [0]
+
+
+@pytest.mark.parametrize(("by", "score"), [("return", 600.0), ("length", 600), ("diversity", 1.0)])
+def test_of_a_long_episode_the_newest_steps_are_kept_and_the_score_of_all(
+    by: str, score: float
+) -> None:
+    kept = Trajectories(3, by, 7)
+    for step in range(600):
+        kept.extend(0, episode([step], [1.0]), step == 599)
+        assert kept.nbytes <= kept.bytes_when_full(1)
+    assert kept.kept[0].nodes.tolist() == [*range(593, 600)]
+    assert kept.kept[0].score(by) == score
+    kept.extend(1, episode([*range(50)], [0.0] * 50), False)  # all at once, as from a queue
+    assert kept.nbytes == (7 + 7) * 16
+    other = Trajectories(3, by, 7)
+    state = kept.state_views()
+    other.check_state(state)
+    other.take_over(state)
+    assert other.kept[0].score(by) == score
+    assert other.nbytes == kept.nbytes
+
+
+def test_kept_episodes_are_within_a_budget() -> None:
+    given = ["agent=tabular", "env=mini_maze", "memory=gcmr", "memory.budget=64KiB"]
+    made = {}
+    for key_nodes in ("centre", "cross"):
+        cfg = settings(*given, f"memory.reconstruct.key_nodes={key_nodes}")
+        spec = build.build_env(cfg).spec
+        made[key_nodes] = build.build_memory(cfg, spec)
+    assert made["cross"].projected_footprint()["trajectories"] > 4000
+    assert sum(made["cross"].projected_footprint().values()) <= 64 * 1024
+    assert made["cross"].storage.max_size < made["centre"].storage.max_size
+    graph = made["cross"].storage.values
+    ways = np.random.default_rng(0).integers(2000, size=(3000, 2))
+    for a, b in ways:
+        graph.visited(wide_visit(int(a), int(b), ended=a % 200 == 0))
+    used = graph.footprint()
+    assert used["trajectories"] > 2000
+    assert sum(used.values()) <= 64 * 1024
+
+
+def wide_visit(a: int, b: int, ended: bool) -> Visits:
+    """A step between two places of a plane."""
+    key, following = (np.array([[n % 50, n // 50]], np.float32) for n in (a, b))
+    one, never = np.ones(1, np.float32), np.zeros(1, np.bool_)
+    return Visits(
+        key=key,
+        hash=np.zeros(1, np.int64),
+        action=np.array([a % 4]),
+        target=one,
+        reward=one,
+        next_key=following,
+        terminated=never,
+        truncated=np.array([ended]),
+        env_id=np.zeros(1, np.int64),
+    )
 
 
 def test_a_graph_takes_what_its_best_episodes_share() -> None:
