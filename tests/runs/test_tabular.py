@@ -149,7 +149,7 @@ def test_a_budget_is_what_a_full_memory_takes(memory: str) -> None:
         (["memory=gq", "env=reacher"], "memory=gq: its keys are observations.*continuous actions"),
         (
             ["memory=gq", "memory/storage=dense"],
-            "memory/storage=dense: agent=tabular draws nothing",
+            "memory/storage=dense: agent=tabular draws",
         ),
         (["memory=gcmr", "memory/sampler=rank"], "memory/sampler=rank: agent=tabular draws noth"),
         (["memory=gbmr", "memory.share=0.9"], "memory.share=0.9: agent=tabular draws nothing"),

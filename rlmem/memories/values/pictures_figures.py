@@ -35,7 +35,7 @@ def value_norm(*values: np.ndarray) -> Normalize:
             return LogNorm(max(above.min(), above.max() * LOWEST), above.max(), clip=True)
         return Normalize(0, above.max(), clip=True)
     low, high = np.percentile(every, (1, 99)) if len(every) else (0.0, 1.0)
-    return Normalize(low, max(high, low + 1e-9), clip=True)
+    return Normalize(low, high if high > low else low + 1, clip=True)
 
 
 def seen_colours(values: np.ndarray, norm: Normalize) -> np.ndarray:

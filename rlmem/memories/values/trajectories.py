@@ -1,7 +1,8 @@
 """The best episodes that a graph memory has seen, as paths through its nodes.
 
-What they take is bounded: of a long episode the newest steps are kept, as many as the graph has
-nodes for each of the episodes together. A node "crosses" where two or more of them come by with a reward other than 0 (Kang et al. 2024).
+What they take is bounded: of a long episode the newest steps are kept, so many that all kept
+episodes together have no more than the graph has nodes. A node "crosses" where two or more of them
+come by with a reward other than 0 (Kang et al. 2024).
 """
 
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from rlmem.memories.base.serialize import State
 from rlmem.memories.base.state import Stateful, array_of
 
 SCORES = ("return", "length", "diversity")
+_NUMBERS = {"returns": np.float64, "lengths": np.int64, "envs": np.int64}  # saved of each
 _COLUMNS = {"nodes": np.int32, "made": np.int64, "reward": np.float32}
 STEP_BYTES = sum(np.dtype(dtype).itemsize for dtype in _COLUMNS.values())
 
@@ -115,7 +117,7 @@ class Trajectories(Stateful):
 
     def check_state(self, state: State) -> None:
         sizes = array_of(state, "trajectory_sizes", np.int64, (-1,))
-        for name, dtype in (("returns", np.float64), ("lengths", np.int64), ("envs", np.int64)):
+        for name, dtype in _NUMBERS.items():
             array_of(state, f"trajectory_{name}", dtype, (len(sizes),))
         for name, dtype in _COLUMNS.items():
             array_of(state, f"trajectory_{name}", dtype, (int(sizes.sum()),))
@@ -123,10 +125,7 @@ class Trajectories(Stateful):
     def take_over(self, state: State) -> None:
         ends = np.cumsum(state["trajectory_sizes"])[:-1]
         parts = [np.split(np.array(state[f"trajectory_{name}"]), ends) for name in _COLUMNS]
-        numbers = (
-            np.array(state[f"trajectory_{name}"]).tolist()
-            for name in ("returns", "lengths", "envs")
-        )
+        numbers = [np.array(state[f"trajectory_{name}"]).tolist() for name in _NUMBERS]
         self.kept, self._running = [], {}
         for *arrays, total, length, env in zip(*parts, *numbers, strict=False):
             found = Trajectory(*(np.array(a) for a in arrays), total, length)
