@@ -12,7 +12,12 @@ pytest.importorskip("matplotlib")
 from rlmem.memories.base.pictures import PictureContext
 from rlmem.memories.values.base import Visits, hashes
 from rlmem.memories.values.dnd import DND, DNDRule
-from rlmem.memories.values.pictures import dictionary_pictures, graph_pictures, table_pictures
+from rlmem.memories.values.pictures import (
+    _nodes,
+    dictionary_pictures,
+    graph_pictures,
+    table_pictures,
+)
 from rlmem.memories.values.pictures_data import (
     ENOUGH,
     entries_of,
@@ -188,3 +193,20 @@ def one_step(key: np.ndarray, action: int, reward: float, next_key: np.ndarray) 
     return Visits(
         key[None], number, number + action, target, rewards, next_key[None], ends, none, number
     )
+
+
+def test_nodes_are_drawn_to_the_key_node_whose_cluster_they_are_in() -> None:
+    memory, context = joined("agent=tabular", "memory=gcmr", "env=mini_maze")
+    graph = memory.values
+    for step in range(8):  # along a line of nine cells; the last step ends the episode
+        here, there = (np.array([[x, 0]], np.float32) for x in (step, step + 1))
+        zero, none = np.zeros(1, np.int64), np.zeros(1, np.float32)
+        never, ended = np.zeros(1, np.bool_), np.array([step == 7])
+        graph.visited(Visits(here, zero, zero, none, none, there, never, ended, zero))
+    nodes = _nodes(graph, None, context)
+    keys = graph.node_keys()
+    gaps = np.linalg.norm(np.diff(keys[nodes.spokes], axis=1)[:, 0], axis=1)
+    assert len(gaps) > 0
+    assert (gaps < 2.12).all()
+    assert {*nodes.spokes[:, 1].tolist()} <= {*nodes.key_nodes.tolist()}
+    assert len({*nodes.spokes[:, 0].tolist()} | {*nodes.key_nodes.tolist()}) == len(keys)
