@@ -23,6 +23,7 @@ MEMORIES = (
     "cer",
     "per",
     "per_rank",
+    "per_rainbow",
     "her",
     "medqn_u",
     "medqn_r",

@@ -127,8 +127,9 @@ class Trajectories(Stateful):
         parts = [np.split(np.array(state[f"trajectory_{name}"]), ends) for name in _COLUMNS]
         numbers = [np.array(state[f"trajectory_{name}"]).tolist() for name in _NUMBERS]
         self.kept, self._running = [], {}
-        for *arrays, total, length, env in zip(*parts, *numbers, strict=False):
-            found = Trajectory(*(np.array(a) for a in arrays), total, length)
+        for nodes, made, reward, *mine in zip(*parts, *numbers, strict=False):
+            total, length, env = mine
+            found = Trajectory(nodes.copy(), made.copy(), reward.copy(), total, length)
             if env < 0:
                 self.kept.append(found)
             else:
@@ -141,8 +142,9 @@ def _joined(pieces: list[Trajectory], most: int | None = None) -> Trajectory:
     for name, dtype in _COLUMNS.items():
         column = np.concatenate([np.empty(0, dtype), *(getattr(p, name) for p in pieces)])
         columns.append(column if most is None or len(column) <= most else column[-most:].copy())
-    total, length = sum(p.total for p in pieces), sum(p.length for p in pieces)
-    return Trajectory(*columns, float(total), length)
+    nodes, made, reward = columns
+    total, length = float(sum(p.total for p in pieces)), sum(p.length for p in pieces)
+    return Trajectory(nodes, made, reward, total, length)
 
 
 def trajectory(nodes: np.ndarray, made: np.ndarray, reward: np.ndarray) -> Trajectory:
