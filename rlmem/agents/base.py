@@ -1,5 +1,6 @@
 """What every agent does in a Trainer step, and what it reads of a batch."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -58,6 +59,18 @@ class AgentSettings(Settings):
     learning_starts: int = setting(at_least=0)
     train_every: int = setting(at_least=1)
     updates_per_step: int = setting(at_least=1)
+    on_divergence: str = setting(choices=("stop", "continue"))
+
+
+class Diverged(UserError):
+    """Learning came to a loss that is no number."""
+
+    def __init__(self, loss: float, grad_steps: int) -> None:
+        super().__init__(
+            f"the loss is {loss} after {grad_steps:,} gradient steps: learning diverged; try a "
+            "smaller step size (agent.lr), agent.max_grad_norm=10 or env.reward_clip=true "
+            "(agent.on_divergence=continue goes on all the same)"
+        )
 
 
 class Learner(lightning.LightningModule):
@@ -127,11 +140,19 @@ class Learner(lightning.LightningModule):
                 self._set_mode(training=True)
                 outputs = self.update(batch)
                 self._set_mode(training=False)
-                rounds.learned(batch, outputs)
+                try:
+                    rounds.learned(batch, outputs)
+                except ValueError as error:  # priorities are finite numbers
+                    if torch.isfinite(outputs["td_error"]).all():
+                        raise
+                    raise Diverged(math.nan, self.grad_steps) from error
                 newest = batch, outputs
             self.round_ended(rounds.episodes_ended)
         if newest:  # observers hold these outputs too: what they say of them has the loss
-            newest[1]["loss"] = self.losses(*newest)
+            loss = newest[1]["loss"] = self.losses(*newest)
+            # Once lost, weights stay so: the last loss of a Trainer step tells of all before.
+            if self.cfg.on_divergence == "stop" and not torch.isfinite(loss).all():
+                raise Diverged(float(loss[-1]), self.grad_steps)
         return outputs
 
     def _set_mode(self, training: bool) -> None:

@@ -1,0 +1,34 @@
+"""A run whose loss is no number any more."""
+
+from pathlib import Path
+
+import pytest
+
+from rlmem.errors import UserError
+from tests.runs.helpers import run, summary_of
+
+LOST = "agent.lr=1e30"
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["memory=uniform"],
+        ["memory=per"],
+        ["memory=per_rank"],
+        ["agent=rainbow", "memory=per"],
+    ],
+)
+def test_diverged_runs_fail_and_say_what_to_look_at(tmp_path: Path, overrides: list[str]) -> None:
+    with pytest.raises(UserError, match=r"the loss is \S+ after [1-9]\d* .*agent.lr") as raised:
+        run(tmp_path, "env=cartpole", *overrides, LOST)
+    assert "\n" not in str(raised.value)
+    summary = summary_of(tmp_path)
+    assert summary["status"] == "failed"
+    assert "learning diverged" in summary["error"]
+
+
+def test_who_asks_for_it_goes_on(tmp_path: Path) -> None:
+    found = run(tmp_path, "env=cartpole", LOST, "agent.on_divergence=continue")
+    assert found["status"] == "finished"
+    assert found["env_steps"] == 300
