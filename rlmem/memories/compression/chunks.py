@@ -226,7 +226,7 @@ class CodedChunks:
             ends=np.zeros(num_envs, OPEN),
         )
         self.blobs = lazy_zeros((count,), BLOB)  # where full chunks lie; size 0: open or free
-        self.arena, self._packer = Arena(limit), Packer(level)
+        self.arena, self.packer = Arena(limit), Packer(level)
 
     def write(
         self, env: np.ndarray, places: np.ndarray, observation: np.ndarray, following: np.ndarray
@@ -244,7 +244,7 @@ class CodedChunks:
             chunk, position = divmod(int(places[step - 1]), self.length)
             if chunk >= 0 and position == self.length - 1:
                 stream = _open_stream(int(env[(step - 1) >> 1]), a.heads, a.values, a.ends)
-                self.blobs[chunk : chunk + 1] = self.arena.put(self._packer.pack(stream))
+                self.blobs[chunk : chunk + 1] = self.arena.put(self.packer.pack(stream))
 
     def read(self, places: np.ndarray, envs: np.ndarray | None, out: np.ndarray) -> None:
         """Write the frames at `places` (int64 [n]; -1: zeros) into `out`, uint8 [n, size].
@@ -255,7 +255,7 @@ class CodedChunks:
         order = np.argsort(places)
         chunks = _unique_chunks(places, order, self.length)
         of = np.zeros(len(chunks), np.int32) if envs is None else envs[chunks]
-        data, starts = self._packer.unpack(self.arena, self.blobs[chunks])
+        data, starts = self.packer.unpack(self.arena, self.blobs[chunks])
         whole = self.size % 8 == 0  # else frames are padded to whole words
         words = (
             out.view(np.uint64) if whole else np.empty((len(out), -(-self.size // 8)), np.uint64)
@@ -266,8 +266,22 @@ class CodedChunks:
 
     def release(self, chunks: np.ndarray) -> None:
         """Let go of full chunks, int [n]."""
-        self.arena.release(self.blobs[chunks])
+        blobs = self.blobs[chunks]
+        self.packer.release(self.arena.firsts(blobs))
+        self.arena.release(blobs)
         self.blobs["size"][chunks] = 0
+
+    def restore(self, chunks: np.ndarray, blobs: np.ndarray, data: np.ndarray) -> None:
+        """Put strings that the arena let pass where they lay, as those of full chunks, int [n]."""
+        self.arena.restore(blobs, np.ascontiguousarray(data))
+        self.packer.hold(self.arena.firsts(blobs))
+        self.blobs[chunks] = blobs
+
+    def clear(self, chunks: int) -> None:
+        """Let go of the first so many chunks, which are all; the references stay."""
+        self.arena.clear()
+        self.packer.clear()
+        self.blobs["size"][:chunks] = 0
 
     @property
     def references(self) -> np.ndarray:

@@ -18,8 +18,9 @@ from rlmem.memories.base.storage import Block
 from rlmem.memories.compression import chunks as coding
 from rlmem.memories.compression import codec
 from rlmem.memories.compression.chunks import OPEN, CodedChunks, as_words
+from rlmem.memories.compression.packing import PACKED, SHARE, STORED, bytes_of
 from rlmem.memories.compression.segments import BLOB, SEGMENT
-from rlmem.memories.ring.checkpoint import places_of
+from rlmem.memories.ring.checkpoint import WITHOUT_DICTIONARIES, pieces, places_of
 from rlmem.memories.ring.ring import RingStorage
 from rlmem.registry import part
 
@@ -54,7 +55,7 @@ class CompressedFrameStorage(RingStorage):
 
     compresses = True
 
-    def __init__(self, *sizes: Any, level: int = -1, **options: Any) -> None:
+    def __init__(self, *sizes: Any, level: int = 3, **options: Any) -> None:
         super().__init__(*sizes, **options)
         self._size = int(np.prod(self.frame_shape)) * self.dtype.itemsize
         padded = -(-self._size // 8) * 8
@@ -72,12 +73,28 @@ class CompressedFrameStorage(RingStorage):
         coded = CodedChunks(len(self.arrays.chunks), self.chunk, self._size, **room)
         self._coded = coded
         self._open, self._arena, self._blobs = coded.open, coded.arena, coded.blobs
+        self._packer = coded.packer
         self._layout = np.empty(0, BLOB)  # of full chunks that are being loaded, the oldest first
 
     kind = "compressed"
 
     def _tails(self) -> np.ndarray:
         return self._open.newest.view(np.uint8)[:, : self._size]
+
+    def _write(self, block: Block) -> tuple[int, int]:
+        written = super()._write(block)
+        if self._packer.due:
+            self._learn()
+        return written
+
+    def _learn(self) -> None:
+        """Take a dictionary of the newest frames if one pays; under a budget the oldest transitions
+        go for it, so that it may take no more than a part of the strings' bytes."""
+        blobs = self._blobs[self.arrays.full_chunks()]
+        most = int(blobs["size"].sum(dtype=np.int64)) // (1 if self.limit is None else SHARE)
+        content = self._packer.learn(self._arena, blobs, most)
+        if content and (self.limit is None or self.limit.shrink(bytes_of(content))):
+            self._packer.adopt(content)
 
     def _put(self, block: Block, first: np.ndarray, ahead: np.ndarray, slot: int) -> None:
         places = np.stack([first, ahead], 1).reshape(-1)
@@ -134,7 +151,9 @@ class CompressedFrameStorage(RingStorage):
         return self._coded.new_references + max(0, self._arena.bytes_of(2) - self._arena.nbytes)
 
     def give_back(self, size: int, keep: int) -> int:
-        return self._arena.give_back(size, keep)
+        given = self._arena.give_back(size, keep)
+        # A dictionary that no chunk needs yet goes last, when nothing else is left.
+        return given + (self._packer.drop_unused() if given < size and len(self) == 0 else 0)
 
     @property
     def chunk_bytes(self) -> int:
@@ -150,6 +169,7 @@ class CompressedFrameStorage(RingStorage):
                 + self._coded.references.nbytes
                 + self._open.ends.nbytes
             ),
+            "dictionaries": self._packer.nbytes,
         }
 
     def _projected_frame_bytes(self, chunks: int) -> dict[str, int]:
@@ -169,11 +189,12 @@ class CompressedFrameStorage(RingStorage):
 
     def load_chunk_data(self, chunks: np.ndarray, sizes: np.ndarray, data: np.ndarray) -> None:
         blobs, self._layout = np.split(self._layout, [len(chunks)])
-        self._arena.restore(blobs, np.ascontiguousarray(data))
-        self._blobs[chunks] = blobs
+        self._coded.restore(chunks, blobs, data)
 
     def import_layout(self, state: State) -> None:
         self._arena.take_over(state)
+        if state["format"] > WITHOUT_DICTIONARIES:
+            self._packer.take_over(state)
         self._layout = np.array(state["blobs"])
 
     def export_open(self) -> dict[str, np.ndarray]:
@@ -193,6 +214,7 @@ class CompressedFrameStorage(RingStorage):
             "open_streams": np.concatenate(streams),
             "blobs": self._blobs[self.arrays.full_chunks()],
             **self._arena.state_views(),
+            **self._packer.state_views(),
         }
 
     def import_open(self, state: State) -> None:
@@ -222,6 +244,23 @@ class CompressedFrameStorage(RingStorage):
         self._arena.check_strings(state, blobs, int(chunks["size"].sum(dtype=np.int64)))
         if not np.array_equal(blobs["size"], chunks["size"]):
             raise ValueError("the saved memory is damaged: chunks of another size")
+        known = self._dictionaries(state)
+        if not set(self._firsts(state, chains).tolist()) <= {STORED, PACKED, *known}:
+            raise ValueError("the saved memory is damaged: chunks of no dictionary")
+
+    def _dictionaries(self, state: State) -> dict[int, bytes]:
+        """Those of a state by their numbers."""
+        old = state["format"] <= WITHOUT_DICTIONARIES
+        return {} if old else self._packer.check_state(state)
+
+    def _firsts(self, state: State, chains: np.ndarray) -> np.ndarray:
+        """First bytes of the strings of full chunks that are held, uint8 [n]."""
+        found = [np.empty(0, np.uint8)]
+        for first, end in pieces(state, "chunks"):
+            saved, data = (state[f"{kind}-{first}-{end}"] for kind in ("chunks", "data"))
+            starts = np.cumsum(saved["size"], dtype=np.int64) - saved["size"]
+            found.append(data[starts[saved["ordinal"] >= chains["first"][saved["env"]]]])
+        return np.concatenate(found)
 
     def make_room(self, state: State, chunks: int) -> None:
         self._arena.make_room(state)
@@ -234,14 +273,15 @@ class CompressedFrameStorage(RingStorage):
         references = state["references"].nbytes
         opened = int((ends["head"] + ends["values"]).sum(dtype=np.int64)) + ends.nbytes
         held = self._arena.least_bytes(state, blobs[needed])
+        used = set(self._firsts(state, chains)[needed].tolist())
+        held += sum(bytes_of(c) for n, c in self._dictionaries(state).items() if n in used)
         held += places_of(chains) * BLOB.itemsize
         return held + opened + references + self._open.newest.nbytes
 
     def clear(self) -> None:
         used = int(self.arrays.head["chunks"])
         super().clear()
-        self._arena.clear()
-        self._blobs["size"][:used] = 0
+        self._coded.clear(used)
         self._open.known[:] = 0
         self._open.ends[:] = np.zeros(1, OPEN)
 
@@ -253,3 +293,4 @@ class CompressedFrameStorage(RingStorage):
         sizes = self._blobs["size"][: int(self.arrays.head["chunks"])]
         assert np.count_nonzero(sizes) == len(full), "a string of no chunk"
         self._arena.check_valid(self._blobs[full])
+        self._packer.check_valid(self._arena, self._blobs[full])

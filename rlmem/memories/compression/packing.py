@@ -1,11 +1,24 @@
-"""Coded streams as strings of an arena: compressed by zstandard, or as they are if that is less."""
+"""Coded streams as strings of an arena: compressed by zstandard, with a dictionary once one pays, or
+as they are if that is less.
+
+A string's first byte says how: 0 as it is, 1 without a dictionary, from 2 on the number of its
+dictionary. A dictionary is what many of the newest streams share. It stays until no string needs
+it, counts with what zstandard holds to decode by it, and is part of the state.
+"""
 
 import numpy as np
 import zstandard
 
+from rlmem.memories.base.serialize import State
+from rlmem.memories.base.state import array_of, number_of
 from rlmem.memories.compression.arena import Arena
 
-STORED, PACKED = 0, 1  # first byte of a string
+STORED, PACKED, NUMBERS = 0, 1, 256
+FIRST = 64  # strings packed before the first look for a dictionary
+SAMPLES, SAMPLE_BYTES = 320, 2**20  # strings that a look takes, and their bytes, at most
+LEAST, LARGEST, SHARE = 1024, 2**17, 8  # bytes of a dictionary, and of which part of the strings'
+CONTEXT = 2**17  # bytes that zstandard holds to decode with a dictionary
+TRAINING = {"k": 128, "d": 8}  # zstandard's: bytes of a segment that is picked, and of a match
 
 
 class Packer:
@@ -16,33 +29,195 @@ class Packer:
     """
 
     def __init__(self, level: int) -> None:
-        self._compressor = zstandard.ZstdCompressor(level=level, write_checksum=False)
-        self._decompressor = zstandard.ZstdDecompressor()
+        self._level = level
+        self.clear()
+
+    def clear(self) -> None:
+        """Hold no string and no dictionary."""
+        self._contents: dict[int, bytes] = {}
+        self._decoders = {PACKED: zstandard.ZstdDecompressor()}
+        self._strings = np.zeros(NUMBERS, np.int64)  # held, by their first byte
+        self._waiting = 0  # strings packed since the last look for a dictionary
+        self._use(PACKED)
+
+    def _use(self, number: int) -> None:
+        self._current = number
+        self._encoder = encoder_of(self._contents.get(number), self._level)
 
     def pack(self, stream: np.ndarray) -> np.ndarray:
         """The string of a stream that follows one free byte, uint8 [n + 1]."""
         stream[0] = STORED
-        packed = self._compressor.compress(stream[1:].data)
-        if len(packed) + 1 >= len(stream):
-            return stream
-        data = np.empty(len(packed) + 1, np.uint8)
-        data[0] = PACKED
-        data[1:] = np.frombuffer(packed, np.uint8)
+        packed, data = self._encoder.compress(stream[1:].data), stream
+        if len(packed) + 1 < len(stream):
+            data = np.empty(len(packed) + 1, np.uint8)
+            data[0] = self._current
+            data[1:] = np.frombuffer(packed, np.uint8)
+        self._strings[data[0]] += 1
+        self._waiting += 1
         return data
 
     def unpack(self, arena: Arena, blobs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Streams of strings one after the other, and where each begins (-1: an empty one)."""
         starts = np.full(len(blobs), -1, np.int64)
         full = np.flatnonzero(blobs["size"])
-        data = arena.gather(blobs)
-        view, parts = data.data, bytearray()
-        at = end = 0
-        decompress = self._decompressor.decompress
-        for number, size in zip(full.tolist(), blobs["size"][full].tolist(), strict=True):
-            part = view[at + 1 : at + size]
-            starts[number] = end
-            stream = decompress(part) if view[at] == PACKED else part
-            parts += stream
-            end += len(stream)
-            at += size
-        return np.frombuffer(parts, np.uint8), starts
+        streams = []
+        for string in arena.views(blobs[full]):
+            number = string[0]
+            stream = string[1:]
+            streams.append(self._decoders[number].decompress(stream) if number else stream)
+        sizes = np.fromiter(map(len, streams), np.int64, len(streams))
+        starts[full] = np.cumsum(sizes) - sizes
+        return np.frombuffer(b"".join(streams), np.uint8), starts
+
+    # Which strings are held.
+
+    def hold(self, firsts: np.ndarray) -> None:
+        """Strings with these first bytes (uint8 [n]) were put into the arena again."""
+        self._strings += np.bincount(firsts, minlength=NUMBERS)
+
+    def release(self, firsts: np.ndarray) -> None:
+        """Strings with these first bytes (uint8 [n]) are let go of, and dictionaries of none."""
+        self._strings -= np.bincount(firsts, minlength=NUMBERS)
+        for number in set(firsts.tolist()):
+            if self._strings[number] == 0:
+                self._drop(number)
+
+    def _drop(self, number: int) -> int:
+        """Let go of a dictionary that no string needs; its bytes."""
+        content = self._contents.pop(number, None)
+        if content is None:
+            return 0
+        del self._decoders[number]
+        if number == self._current:
+            self._use(PACKED)
+        return bytes_of(content)
+
+    def drop_unused(self) -> int:
+        """Let go of a dictionary that no string needs yet; its bytes."""
+        return 0 if self._strings[self._current] else self._drop(self._current)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the dictionaries."""
+        return sum(map(bytes_of, self._contents.values()))
+
+    # Dictionaries.
+
+    @property
+    def due(self) -> bool:
+        """Whether to look for a better dictionary: half of the strings that are held came since."""
+        return self._waiting >= FIRST and 2 * self._waiting >= self._strings.sum()
+
+    def learn(self, arena: Arena, blobs: np.ndarray, most: int) -> bytes | None:
+        """A dictionary that saves more bytes on as many strings as are held than it takes.
+
+        Args:
+            blobs: of the strings held, BLOB [n], the oldest first; it learns from the newer half.
+            most: bytes that it may take.
+        """
+        self._waiting, total = 0, int(blobs["size"].sum(dtype=np.int64))
+        size = min(LARGEST, total // SHARE, most - CONTEXT)
+        count = min(len(blobs) // 2, SAMPLES, SAMPLE_BYTES * len(blobs) // max(1, total))
+        if size < LEAST or count < FIRST // 2 or len(self._contents) == NUMBERS - 2:
+            return None
+        some = np.linspace(len(blobs) // 2, len(blobs) - 1, count).astype(np.int64)
+        data, starts = self.unpack(arena, blobs[some])
+        streams = [stream.tobytes() for stream in np.split(data, starts[1:])]
+        trials = streams[::5]
+        del streams[::5]
+        try:
+            trained = zstandard.train_dictionary(size, streams, level=self._level, **TRAINING)
+        except zstandard.ZstdError:  # they share nothing
+            return None
+        content = trained.as_bytes()
+        better = encoder_of(content, self._level)
+        saved = sum(len(self._encoder.compress(s)) - len(better.compress(s)) for s in trials)
+        return content if saved * len(blobs) > bytes_of(content) * len(trials) else None
+
+    def adopt(self, content: bytes) -> None:
+        """Pack with a dictionary from here on."""
+        number = next(n for n in range(PACKED + 1, NUMBERS) if n not in self._contents)
+        self._add(number, content)
+        unused = self._current
+        self._use(number)
+        if self._strings[unused] == 0:
+            self._drop(unused)
+
+    def _add(self, number: int, content: bytes) -> None:
+        self._contents[number] = content
+        self._decoders[number] = zstandard.ZstdDecompressor(
+            dict_data=zstandard.ZstdCompressionDict(content),
+            format=zstandard.FORMAT_ZSTD1_MAGICLESS,
+        )
+
+    # Saving.
+
+    def state_views(self) -> State:
+        """The dictionaries, and when the next look for one is due."""
+        contents = self._contents.values()
+        return {
+            "dictionaries": np.frombuffer(b"".join(contents), np.uint8),
+            "dictionary_sizes": np.array(
+                [*zip(self._contents, map(len, contents), strict=True)], np.int64
+            ).reshape(-1, 2),
+            "dictionary": self._current,
+            "strings_since": self._waiting,
+        }
+
+    def check_state(self, state: State) -> dict[int, bytes]:
+        """The dictionaries of a state by their numbers.
+
+        Raises:
+            ValueError: there are none such.
+        """
+        table = array_of(state, "dictionary_sizes", np.int64, (-1, 2))
+        numbers, sizes = table.T
+        whole = ((numbers > PACKED) & (numbers < NUMBERS) & (sizes > 0)).all()
+        whole = whole and len(np.unique(numbers)) == len(numbers)
+        whole = whole and number_of(state, "dictionary") in {PACKED, *numbers.tolist()}
+        if not whole or number_of(state, "strings_since") < 0:
+            raise ValueError("the saved memory is damaged: no such dictionaries")
+        data = array_of(state, "dictionaries", np.uint8, (int(sizes.sum()),))
+        parts = np.split(data, np.cumsum(sizes)[:-1]) if len(sizes) else []
+        found = {int(n): p.tobytes() for n, p in zip(numbers, parts, strict=True)}
+        for content in found.values():
+            try:
+                encoder_of(content, self._level)
+            except zstandard.ZstdError:
+                raise ValueError("the saved memory is damaged: no dictionary") from None
+        return found
+
+    def take_over(self, state: State) -> None:
+        """Take over the dictionaries of a checked state; `hold` then tells of the strings."""
+        self.clear()
+        for number, content in self.check_state(state).items():
+            self._add(number, content)
+        self._use(int(state["dictionary"]))
+        self._waiting = int(state["strings_since"])
+
+    def check_valid(self, arena: Arena, blobs: np.ndarray) -> None:
+        """Assert that the strings held are `blobs`, and that their dictionaries are there."""
+        held = np.bincount(arena.firsts(blobs), minlength=NUMBERS)
+        assert np.array_equal(held, self._strings), "miscounted strings"
+        needed = set(np.flatnonzero(held).tolist()) - {STORED, PACKED}
+        assert needed <= set(self._contents) <= needed | {self._current}, "a dictionary of none"
+
+
+def bytes_of(content: bytes) -> int:
+    """Bytes of a dictionary, with what zstandard holds to decode by it."""
+    return len(content) + CONTEXT
+
+
+def encoder_of(content: bytes | None, level: int) -> zstandard.ZstdCompressor:
+    """A compressor with a dictionary or without."""
+    if content is None:
+        return zstandard.ZstdCompressor(level=level, write_checksum=False)
+    known = zstandard.ZstdCompressionDict(content, dict_type=zstandard.DICT_TYPE_FULLDICT)
+    known.precompute_compress(level=level)
+    parameters = zstandard.ZstdCompressionParameters.from_level(
+        level,
+        format=zstandard.FORMAT_ZSTD1_MAGICLESS,
+        write_checksum=False,
+        write_dict_id=False,
+    )
+    return zstandard.ZstdCompressor(dict_data=known, compression_params=parameters)

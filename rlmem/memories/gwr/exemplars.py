@@ -107,8 +107,7 @@ class ExemplarStore:
 
     def clear(self) -> None:
         """Let go of everything; the references stay."""
-        self._arena.clear()
-        self._blobs["size"][: self._mark] = 0
+        self._coded.clear(self._mark)
         self.size_held = self._mark = 0
 
     def state_views(self, nodes: int) -> State:
@@ -140,11 +139,10 @@ class ExemplarStore:
         self.clear()
         self._coded.take_references(state["exemplars.references"])
         blobs = np.array(state["exemplars.blobs"])
-        self._blobs[: len(blobs)], self._mark = blobs, len(blobs)
-        self.size_held = int(blobs["size"].sum())
+        self._mark, self.size_held = len(blobs), int(blobs["size"].sum())
         self._arena.take_over(state)
-        held = blobs[blobs["size"] > 0]
-        self._arena.restore(held, np.ascontiguousarray(state["exemplars.data"]))
+        held = np.flatnonzero(blobs["size"])
+        self._coded.restore(held, blobs[held], state["exemplars.data"])
 
     def check_valid(self, live: np.ndarray) -> None:
         """Exactly the live nodes (int [n]) have an observation; the arena holds nothing else."""

@@ -133,10 +133,11 @@ class RingBudget:
         if self.storage.compresses and not self.shrink():
             raise BudgetError(self.limit, self.storage.nbytes - self.limit)
 
-    def shrink(self) -> bool:
-        """Evict what is over the budget; whether that was possible."""
+    def shrink(self, room: int = 0) -> bool:
+        """Evict what is over the budget, or leaves less than `room` bytes of it; whether that was
+        possible."""
         storage = self.storage
-        while (over := storage.nbytes - self.limit) > 0:
+        while (over := storage.nbytes + room - self.limit) > 0:
             if storage.give_back(over, 0) >= over:
                 break
             if len(storage) == 0 or not storage.gives_back:

@@ -21,7 +21,8 @@ from rlmem.memories.ring.records import CHAIN
 if TYPE_CHECKING:
     from rlmem.memories.ring.ring import RingStorage
 
-FORMAT = 2  # of a saved ring
+FORMAT = 3  # of a saved ring
+WITHOUT_DICTIONARIES = 2  # the format before, which is loaded as well
 PIECE = 2**25  # bytes of a piece, about
 SAVED_ROW = np.dtype(
     [

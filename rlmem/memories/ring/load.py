@@ -13,6 +13,7 @@ from rlmem.memories.ring.checkpoint import (
     SAVED_CHAIN,
     SAVED_CHUNK,
     SAVED_ROW,
+    WITHOUT_DICTIONARIES,
     has_open,
     pieces,
     places_of,
@@ -54,7 +55,7 @@ class RingLoader:
 
     def _check_kind(self) -> None:
         storage, state = self.storage, self.state
-        if entry(state, "format") != FORMAT:
+        if entry(state, "format") not in (WITHOUT_DICTIONARIES, FORMAT):
             raise ValueError("the saved memory is of another version of rlmem; train it anew")
         if entry(state, "kind") != storage.kind:
             raise ValueError(
