@@ -15,6 +15,7 @@ from rlmem.errors import UserError
 from rlmem.memories.compression.compressed import CompressedFrameStorage
 from rlmem.memories.ring.budget import BudgetError
 from rlmem.memories.ring.frames import FrameStorage
+from rlmem.memories.ring.records import ends_of
 from rlmem.memories.ring.ring import RingStorage
 from rlmem.units import parse_bytes
 
@@ -319,11 +320,12 @@ class CompressedReplayBuffer(ReplayBuffer):
 
         The storage's own sum is more exact, but knows no `VecNormalize`, which clips each reward.
         """
-        rows, size = self.storage.arrays.rows, self.storage.arrays.cursors()[0]
+        arrays = self.storage.arrays
+        rows, size = arrays.rows, arrays.cursors()[0]
         path = np.repeat(slots[:, None], self.n_steps, 1)
         mask = np.ones(path.shape, np.bool_)
         for step in range(1, self.n_steps):
-            link = rows["link"][path[:, step - 1]]
+            link = arrays.links(path[:, step - 1])
             mask[:, step] = link > 0  # without a successor the path stays where it is
             path[:, step] = (path[:, step - 1] + link) % size
         rewards = self._normalize_reward(rows["reward"][path], env)
@@ -341,7 +343,7 @@ class CompressedReplayBuffer(ReplayBuffer):
         held = self.storage.locate(torch.arange(len(self.storage))).numpy()
         rows = self.storage.arrays.rows[held]
         dones = np.zeros(self.buffer_size * self.n_envs, np.float32)
-        dones[held] = np.logical_or(rows["terminated"], rows["truncated"])
+        dones[held] = np.logical_or(*ends_of(rows))
         return dones.reshape(self.buffer_size, self.n_envs)
 
     def footprint(self) -> dict[str, int]:

@@ -19,6 +19,7 @@ from rlmem.memories.base.build import MemorySettings, Needs
 from rlmem.memories.memory import ReplayMemory
 from rlmem.memories.replay import read_budget
 from rlmem.memories.ring.frames import FrameStorage
+from rlmem.memories.ring.records import ends_of
 from rlmem.memories.ring.ring import RingStorage
 from rlmem.memories.ring.writer import RingWriter
 from rlmem.memories.samplers.base import ReplaySampler
@@ -109,13 +110,14 @@ class RolloutMemory(ReplayMemory):
         """
         index, _ = self.sampler.draw(self.storage, batch_size, num_batches)
         rows = self.storage.arrays.rows[index]
+        terminated, truncated = ends_of(rows)
         action = self.storage.actions[index]
         columns: Mapping[str, np.ndarray] = {
             "index": index,
             "action": action.astype(np.int64) if action.dtype.kind in "iu" else action,
             "reward": rows["reward"][..., None],
-            "terminated": rows["terminated"][..., None] != 0,
-            "truncated": rows["truncated"][..., None] != 0,
+            "terminated": terminated[..., None],
+            "truncated": truncated[..., None],
             "weight": np.ones((*index.shape, 1), np.float32),
             **{name: column[index] for name, column in self.storage.columns.items()},
         }

@@ -1,5 +1,5 @@
-"""Coded streams as strings of an arena: compressed by zstandard, with a dictionary once one pays, or
-as they are if that is less.
+"""Coded streams as strings of an arena: compressed by zstandard, with a dictionary once one pays,
+or as they are if that is less.
 
 A string's first byte says how: 0 as it is, 1 without a dictionary, from 2 on the number of its
 dictionary. A dictionary is what many of the newest streams share. It stays until no string needs

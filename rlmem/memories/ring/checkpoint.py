@@ -16,7 +16,7 @@ import numpy as np
 
 from rlmem.memories.base.serialize import SavedState, State
 from rlmem.memories.ring.read_kernels import relink
-from rlmem.memories.ring.records import CHAIN
+from rlmem.memories.ring.records import CHAIN, ends_of
 
 if TYPE_CHECKING:
     from rlmem.memories.ring.ring import RingStorage
@@ -143,8 +143,9 @@ class RingCheckpoint:
     def _rows(self, slots: np.ndarray) -> np.ndarray:
         rows = self.arrays.rows[slots]
         saved = np.empty(len(rows), SAVED_ROW)
-        for name in ("reward", "depth", "terminated", "truncated"):
+        for name in ("reward", "depth"):
             saved[name] = rows[name]
+        saved["terminated"], saved["truncated"] = ends_of(rows)
         saved["env"] = self.arrays.chunks["env"][rows["chunk"]]
         places = rows["chunk"].astype(np.int64) * self.storage.chunk + rows["position"]
         saved["frame"] = self._frame_numbers(places)
@@ -188,8 +189,5 @@ class RingCheckpoint:
         slots = arrays.slots_of(int(head["written"] - head["window"]), int(head["written"]))
         rows = arrays.rows[slots]
         assert set(rows["chunk"].tolist()) <= held, "a transition's frames are gone"
-        links = rows["link"].copy()
         relink(arrays.memory)
-        assert np.array_equal(links, arrays.rows["link"][slots]), "a link is wrong"
-        done = rows["terminated"] | rows["truncated"]
-        assert not (done & (links > 0)).any(), "a transition leads across the end of an episode"
+        assert np.array_equal(rows["after"], arrays.rows["after"][slots]), "a link is wrong"

@@ -19,7 +19,7 @@ from rlmem.memories.ring.checkpoint import (
     places_of,
 )
 from rlmem.memories.ring.read_kernels import relink
-from rlmem.memories.ring.records import ROW
+from rlmem.memories.ring.records import ROW, after_ends
 
 if TYPE_CHECKING:
     from rlmem.memories.ring.ring import RingStorage
@@ -254,10 +254,9 @@ class RingLoader:
         saved = np.array(state[f"rows-{start}-{end}"][first - start :])
         at = places(saved["env"], saved["frame"])
         rows = np.empty(len(saved), ROW)
-        for name in ("reward", "depth", "terminated", "truncated"):
-            rows[name] = saved[name]
+        rows["reward"], rows["depth"] = saved["reward"], saved["depth"]
+        rows["after"] = after_ends(saved["terminated"], saved["truncated"])
         rows["chunk"], rows["position"] = at // storage.chunk, at % storage.chunk
-        rows["link"] = 0
         arrays.rows[slots] = rows
         for name, column in storage.row_columns.items():
             column[slots] = state[f"{name}-{start}-{end}"][first - start :]

@@ -5,7 +5,7 @@ from numba import njit
 
 from rlmem.memories.ring.records import Records, arrays_of, same_bytes
 
-COMPILED_WITH = {"records": "8a1935b65b77"}
+COMPILED_WITH = {"records": "ad1ca7994dd2"}
 
 
 @njit(cache=True)

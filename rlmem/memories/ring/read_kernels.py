@@ -3,9 +3,9 @@
 import numpy as np
 from numba import njit
 
-from rlmem.memories.ring.records import RingArrays, arrays_of, copy_bytes
+from rlmem.memories.ring.records import FAR, RingArrays, arrays_of, copy_bytes, link_of
 
-COMPILED_WITH = {"records": "8a1935b65b77"}
+COMPILED_WITH = {"records": "ad1ca7994dd2"}
 COLUMNS = (  # of a sample of B transitions, one behind the other, [B] each
     ("last", np.int64),  # slots at whose next observations the returns end
     ("steps", np.int64),
@@ -63,8 +63,11 @@ def read(
             places[b, :stack] = scratch[:-1]
         # A link is there only if no episode ends in between, and if the successor is still held:
         # the sum stops at whichever comes first.
-        while count < n_step and rows[slot].link > 0:
-            slot = (slot + rows[slot].link) % size
+        while count < n_step:
+            link = link_of(ring, slot)
+            if link == 0:
+                break
+            slot = (slot + link) % size
             discount *= gamma
             value += discount * rows[slot].reward
             count += 1
@@ -74,8 +77,9 @@ def read(
         else:  # the two stacks overlap: one walk gives both
             _walk(ring, slot, places[b])
         reward[b] = value
-        terminated[b] = rows[slot].terminated
-        truncated[b] = rows[slot].truncated
+        ends = max(np.int64(rows[slot].after), FAR) - FAR
+        terminated[b] = ends & 1 > 0
+        truncated[b] = ends & 2 > 0
         steps[b] = count
         last[b] = slot
     return True
@@ -119,9 +123,10 @@ def relink(memory: np.ndarray) -> None:
         chunk = ring.chunks[rows[slot].chunk]
         e = chunk.env
         own = np.int64(chunk.ordinal) * head.length + rows[slot].position + rows[slot].depth
-        rows[slot].link = 0
+        done = rows[slot].after > FAR
+        if not done:
+            rows[slot].after = 0
         if frame[e] == own:  # it begins where that one led to: it is the successor
-            rows[slot_of[e]].link = number - number_of[e]
-        done = rows[slot].terminated or rows[slot].truncated
+            rows[slot_of[e]].after = min(number - number_of[e], FAR)
         frame[e] = -1 if done else own + 1
         slot_of[e], number_of[e] = slot, number

@@ -24,14 +24,15 @@ Records = Any  # array of one of the dtypes below
 ROW = np.dtype(  # one transition
     [
         ("chunk", np.int32),  # of the oldest frame of its stack
-        ("link", np.int32),  # transitions until its successor; 0: none
         ("reward", np.float32),
         ("position", np.uint8),  # of that frame in the chunk
         ("depth", np.uint8),  # frames from there to the observation
-        ("terminated", np.bool_),
-        ("truncated", np.bool_),
+        ("after", np.uint8),  # transitions until its successor, 0: none yet; see FAR
     ]
 )
+# `after` of a successor that is so many transitions away or more. Above it, the episode ends: FAR
+# and `ends_of`.
+FAR = 252
 CHUNK = np.dtype(
     [
         ("next", np.int32),  # chunk that follows in the environment's chain; -1: none yet
@@ -93,6 +94,10 @@ class RingArrays(NamedTuple):
         behind = int(head["cursor"] - head["written"])
         return (behind + np.arange(first, end)) % max(1, int(head["size"]))
 
+    def links(self, slots: np.ndarray) -> np.ndarray:
+        """Transitions until the successor of each, int64 [n]; 0: none."""
+        return links_of(self.memory, slots)
+
     def held_chunks(self) -> np.ndarray:
         """Places of the chunks that are held, int64 [n]."""
         held = np.ones(self.head["chunks"], np.bool_)
@@ -153,6 +158,40 @@ def arrays_of(memory: np.ndarray) -> RingArrays:
         memory[rows:chunks].view(CHUNK),
         memory[chunks:].view(CHAIN),
     )
+
+
+@njit(cache=True)
+def link_of(ring: RingArrays, slot: int) -> int:
+    """Transitions until the successor of the one at a slot; 0: none."""
+    rows, head = ring.rows, ring.counts[0]
+    link = np.int64(rows[slot].after)
+    if link == FAR:  # the next one of its environment, from there on
+        env = ring.chunks[rows[slot].chunk].env
+        while ring.chunks[rows[(slot + link) % head.size].chunk].env != env:
+            link += 1
+    return link if link < FAR or rows[slot].after == FAR else 0
+
+
+@njit(cache=True)
+def links_of(memory: np.ndarray, slots: np.ndarray) -> np.ndarray:
+    """`link_of` of each slot, int64 [n]."""
+    ring = arrays_of(memory)
+    links = np.empty(len(slots), np.int64)
+    for i in range(len(slots)):
+        links[i] = link_of(ring, slots[i])
+    return links
+
+
+def ends_of(rows: Records) -> tuple[np.ndarray, np.ndarray]:
+    """Whether transitions (ROW [...]) are terminated, and whether truncated, bool [...]."""
+    ends = np.maximum(rows["after"], FAR) - FAR
+    return ends & 1 > 0, ends & 2 > 0
+
+
+def after_ends(terminated: np.ndarray, truncated: np.ndarray) -> np.ndarray:
+    """What `after` is of such transitions that have no successor, uint8 [n]."""
+    ends = terminated + 2 * truncated.astype(np.uint8)
+    return np.where(ends > 0, FAR + ends, 0).astype(np.uint8)
 
 
 @njit(cache=True)

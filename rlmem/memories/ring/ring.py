@@ -31,7 +31,7 @@ from rlmem.memories.ring.load import RingLoader
 from rlmem.memories.ring.plan_kernels import continues
 from rlmem.memories.ring.read_kernels import read
 from rlmem.memories.ring.reading import SampleArrays
-from rlmem.memories.ring.records import ROW
+from rlmem.memories.ring.records import ROW, after_ends
 from rlmem.memories.ring.slots import RingFrames
 from rlmem.memories.ring.write_kernels import evict, plan_write
 
@@ -192,8 +192,7 @@ class RingStorage(RingFrames):
         self.actions[slots] = block.action
         rows = self.arrays.rows[slots]
         rows["reward"] = block.reward
-        rows["terminated"] = block.terminated
-        rows["truncated"] = block.truncated
+        rows["after"][done] = after_ends(block.terminated[done], block.truncated[done])
         self._write_columns(block, slots)
         self._put(block, *places, first)
         if self.limit is not None:

@@ -14,9 +14,16 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from rlmem.memories.ring.records import Records, RingArrays, arrays_of, copy_bytes, same_bytes
+from rlmem.memories.ring.records import (
+    FAR,
+    Records,
+    RingArrays,
+    arrays_of,
+    copy_bytes,
+    same_bytes,
+)
 
-COMPILED_WITH = {"records": "8a1935b65b77"}
+COMPILED_WITH = {"records": "ad1ca7994dd2"}
 
 
 @njit(cache=True)
@@ -72,8 +79,8 @@ def write(
         for k in range(action.shape[1]):
             actions[slot, k] = action[row, k]
         rows[slot].reward = reward[row]
-        rows[slot].terminated = terminated[row]
-        rows[slot].truncated = truncated[row]
+        if terminated[row] or truncated[row]:
+            rows[slot].after = FAR + terminated[row] + 2 * truncated[row]
     return first_slot, count
 
 
@@ -121,8 +128,8 @@ def _link(
     """Make the transition number `seq` the newest of its environment's chain."""
     # The predecessor may have gone, although the frame that it led to is still there.
     if follows and chain.seq >= head.written - head.window:
-        rows[chain.slot].link = seq - chain.seq
-    rows[slot].link = 0
+        rows[chain.slot].after = min(seq - chain.seq, FAR)
+    rows[slot].after = 0
     chain.running = not done
     chain.slot = slot
     chain.seq = seq

@@ -14,11 +14,13 @@ from numba import njit
 
 from rlmem.errors import UserError
 from rlmem.memories.base.build import Needs
-from rlmem.memories.ring.records import Records
+from rlmem.memories.ring.records import arrays_of, link_of
 from rlmem.memories.ring.ring import RingStorage
 from rlmem.memories.samplers.base import ReplaySampler, draw_uniform
 from rlmem.registry import part
 from rlmem.settings import Settings, setting
+
+COMPILED_WITH = {"records": "ad1ca7994dd2"}
 
 
 @dataclass(kw_only=True)
@@ -76,7 +78,7 @@ class SequenceSampler(ReplaySampler):
         first = draw_uniform(storage, batch_size * num_batches, self._rng).numpy()
         index = np.empty((len(first), self.length), np.int64)
         mask = np.empty((len(first), self.length), np.float32)
-        _follow(first, storage.arrays.counts, storage.arrays.rows, index, mask)
+        _follow(first, storage.arrays.memory, index, mask)
         shape = num_batches, batch_size, self.length
         return index.reshape(shape), {"mask": mask.reshape(shape)}
 
@@ -87,16 +89,15 @@ class SequenceSampler(ReplaySampler):
 
 
 @njit(cache=True)
-def _follow(
-    first: np.ndarray, ring: Records, rows: Records, index: np.ndarray, mask: np.ndarray
-) -> None:
+def _follow(first: np.ndarray, memory: np.ndarray, index: np.ndarray, mask: np.ndarray) -> None:
     """Fill runs [n, T] from their first slots on."""
-    size = ring[0].size
+    ring = arrays_of(memory)
+    size = ring.counts[0].size
     for run in range(len(first)):
         slot, real = first[run], np.float32(1.0)
         for step in range(index.shape[1]):
             index[run, step], mask[run, step] = slot, real
-            if rows[slot].link > 0:
-                slot = (slot + rows[slot].link) % size
-            else:
+            link = link_of(ring, slot)
+            slot = (slot + link) % size
+            if link == 0:
                 real = np.float32(0.0)  # the last one stands for what is missing

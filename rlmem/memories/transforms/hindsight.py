@@ -160,7 +160,7 @@ class HindsightTransform(ReplayTransform):
 
     def _link_back(self, slots: np.ndarray) -> None:
         """Tell the successors of slots where they come from."""
-        link = self.storage.arrays.rows["link"][slots]
+        link = self.storage.arrays.links(slots)
         slots, link = slots[link > 0], link[link > 0]
         self._back[(slots + link) % int(self.storage.arrays.head["size"])] = link
 
@@ -181,8 +181,8 @@ class HindsightTransform(ReplayTransform):
             number = (draw * len(storage)).astype(np.int64)
             return storage.locate(torch.from_numpy(number)).numpy()
         if self.strategy == "final":
-            return kernels.last_of_episode(index, arrays.counts, arrays.rows)
-        return kernels.pick_of_episode(index, draw, arrays.counts, arrays.rows, self._back)
+            return kernels.last_of_episode(index, arrays.memory)
+        return kernels.pick_of_episode(index, draw, arrays.memory, self._back)
 
     def _relabel(
         self, batch: Batch, taken: np.ndarray, achieved: np.ndarray, goal: np.ndarray
@@ -249,7 +249,7 @@ class HindsightTransform(ReplayTransform):
         if len(self._back) == 0:
             return
         slots = self.storage.locate(torch.arange(len(self.storage))).numpy()
-        link = self.storage.arrays.rows["link"][slots]
+        link = self.storage.arrays.links(slots)
         following = (slots[link > 0] + link[link > 0]) % max(1, self._used())
         assert np.array_equal(self._back[following], link[link > 0]), "a link back is wrong"
         first = np.setdiff1d(slots, following)

@@ -3,38 +3,47 @@
 import numpy as np
 from numba import njit
 
-from rlmem.memories.ring.records import Records
+from rlmem.memories.ring.records import arrays_of, link_of
+
+COMPILED_WITH = {"records": "ad1ca7994dd2"}
 
 
 @njit(cache=True)
-def last_of_episode(index: np.ndarray, ring: Records, rows: Records) -> np.ndarray:
-    """Slots of the newest transitions held of the episodes of `index`, int64 [n]."""
-    size = ring[0].size
+def last_of_episode(index: np.ndarray, memory: np.ndarray) -> np.ndarray:
+    """Slots of the newest transitions held of the episodes of `index`, int64 [n].
+
+    Args:
+        memory: of the ring.
+    """
+    ring = arrays_of(memory)
+    size = ring.counts[0].size
     found = np.empty(len(index), np.int64)
     for i in range(len(index)):
         slot = index[i]
-        while rows[slot].link > 0:
-            slot = (slot + rows[slot].link) % size
+        while (link := link_of(ring, slot)) > 0:
+            slot = (slot + link) % size
         found[i] = slot
     return found
 
 
 @njit(cache=True)
 def pick_of_episode(
-    index: np.ndarray, draw: np.ndarray, ring: Records, rows: Records, back: np.ndarray
+    index: np.ndarray, draw: np.ndarray, memory: np.ndarray, back: np.ndarray
 ) -> np.ndarray:
     """Slots drawn from the episodes of the transitions `index`, each with the same probability.
 
     Args:
         index: slots, int64 [n].
         draw: numbers in [0, 1), float64 [n].
+        memory: of the ring.
         back: transitions since the predecessor of each slot, int32 [capacity]; 0: none. Empty: only
             a transition itself and those behind it are drawn from.
 
     Returns:
         int64 [n].
     """
-    r = ring[0]
+    ring = arrays_of(memory)
+    r = ring.counts[0]
     found = np.empty(len(index), np.int64)
     for i in range(len(index)):
         first = index[i]
@@ -45,11 +54,11 @@ def pick_of_episode(
             first = (first - back[first]) % r.size
             count += 1
         slot = index[i]
-        while rows[slot].link > 0:
-            slot = (slot + rows[slot].link) % r.size
+        while (link := link_of(ring, slot)) > 0:
+            slot = (slot + link) % r.size
             count += 1
         slot = first
         for _ in range(int(draw[i] * count)):
-            slot = (slot + rows[slot].link) % r.size
+            slot = (slot + link_of(ring, slot)) % r.size
         found[i] = slot
     return found
