@@ -20,8 +20,10 @@ def last_of_episode(index: np.ndarray, memory: np.ndarray) -> np.ndarray:
     found = np.empty(len(index), np.int64)
     for i in range(len(index)):
         slot = index[i]
-        while (link := link_of(ring, slot)) > 0:
+        link = link_of(ring, slot)
+        while link > 0:
             slot = (slot + link) % size
+            link = link_of(ring, slot)
         found[i] = slot
     return found
 
@@ -54,8 +56,10 @@ def pick_of_episode(
             first = (first - back[first]) % r.size
             count += 1
         slot = index[i]
-        while (link := link_of(ring, slot)) > 0:
+        link = link_of(ring, slot)
+        while link > 0:
             slot = (slot + link) % r.size
+            link = link_of(ring, slot)
             count += 1
         slot = first
         for _ in range(int(draw[i] * count)):

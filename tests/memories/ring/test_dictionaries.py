@@ -1,0 +1,266 @@
+"""Dictionaries of compressed frames: exact, counted, saved, renewed, and gone when nothing needs
+them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rlmem.memories import CompressedFrameStorage
+from rlmem.memories.base.serialize import load_state
+from rlmem.memories.compression import packing
+from tests.memories.helpers import RandomEnvs
+from tests.memories.ring.test_ring_state import everything, reloaded
+from tests.memories.ring.test_ring_storages import (
+    GAMMA,
+    DenseReference,
+    assert_holds_newest,
+    make,
+    options_of,
+)
+from tests.memories.states import assert_equal
+
+FRAME = (1, 10, 20)
+LANGUAGES = np.random.default_rng(1).integers(1, 256, (3, 60, 20), np.uint8)
+
+
+class Words(RandomEnvs):
+    """Frames of ten words each, of a language with sixty: chunks share nothing else."""
+
+    language = 0
+
+    def frame(self) -> np.ndarray:
+        return LANGUAGES[self.language, self.rng.integers(60, size=10)].reshape(FRAME)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small() -> Iterator[None]:
+    """Dictionaries pay for some kilobytes."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {"CONTEXT": 100, "FIRST": 8, "LEAST": 256}.items():
+            patch.setattr(packing, name, value)
+        yield
+
+
+def words(num_envs: int = 2, end: float = 0.02) -> Words:
+    return Words(np.random.default_rng(0), FRAME, np.uint8, num_envs, end)
+
+
+def storage_of(capacity: int = 2000, **options: Any) -> Any:
+    return make("compressed", capacity, FRAME, stack=2, num_envs=2, n_step=2, **options)
+
+
+def learned(capacity: int = 2000, rows: int = 1200, **options: Any) -> Any:
+    storage = storage_of(capacity, **options)
+    storage.append(words().block(rows))
+    assert len(storage._packer._contents) > 0
+    return storage
+
+
+@given(
+    blocks=st.lists(st.integers(100, 400), min_size=1, max_size=5),
+    languages=st.lists(st.integers(0, 2), min_size=5, max_size=5),
+    capacity=st.sampled_from([50, 300, 2000]),
+    chunk=st.sampled_from([2, 8, 16]),
+    change=st.sampled_from([0.3, 1.0]),
+    reload=st.integers(0, 5),
+    seed=st.integers(0, 999),
+)
+@settings(max_examples=40, deadline=None)
+def test_every_live_slot_is_exact(
+    blocks: list[int],
+    languages: list[int],
+    capacity: int,
+    chunk: int,
+    change: float,
+    reload: int,
+    seed: int,
+) -> None:
+    envs = Words(np.random.default_rng(seed), FRAME, np.uint8, 2, 0.05, change)
+    storage, reference, cursor = (
+        storage_of(capacity, chunk=chunk, gamma=GAMMA),
+        DenseReference(2, 2),
+        0,
+    )
+    for number, rows in enumerate(blocks):
+        if number == reload:
+            state = storage.state_dict()
+            storage = make("compressed", **options_of(storage))
+            storage.load_state_dict(state)
+        envs.language = languages[number]
+        block = envs.block(rows, in_turn=False)
+        storage.set((cursor + np.arange(rows)) % capacity, block)
+        cursor += rows
+        reference.extend(block)
+        storage.check_valid()
+        assert_holds_newest(storage, reference)
+
+
+def test_a_dictionary_saves_more_than_it_takes() -> None:
+    storage = learned()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(packing, "LARGEST", 0)
+        without = storage_of()
+        without.append(words().block(1200))
+    assert without.footprint()["dictionaries"] == 0
+    assert 256 < storage.footprint()["dictionaries"] < 20_000
+    assert sum(storage.footprint().values()) < 0.8 * sum(without.footprint().values())
+
+
+def test_noise_has_no_dictionary() -> None:
+    storage = storage_of()
+    storage.append(RandomEnvs(np.random.default_rng(0), FRAME, np.uint8, 2).block(2000))
+    assert storage.footprint()["dictionaries"] == 0
+
+
+def test_dictionaries_are_renewed_and_those_that_nothing_needs_go() -> None:
+    storage, envs, held = storage_of(600), words(), []
+    for number in range(24):
+        envs.language = number // 8
+        storage.append(envs.block(200))
+        storage.check_valid()
+        held.append(set(storage._packer._contents.values()))
+    assert held[7]
+    assert held[15]
+    assert held[23]
+    assert not held[7] & held[23]
+    assert max(map(len, held)) <= 5
+    storage.clear()
+    assert storage.footprint()["dictionaries"] == 0
+
+
+@pytest.mark.parametrize("cut", [300, 700, 1100])
+def test_a_loaded_storage_goes_on_like_the_saved_one(cut: int, tmp_path: Path) -> None:
+    """The next look comes at the same time, learns the same, and a budget evicts the same."""
+    storages = [storage_of(2000, budget=90_000) for _ in range(2)]
+    envs, sizes = words(), set()
+    for done in range(0, 3000, 20):
+        envs.language = done // 1000
+        block = envs.block(20)
+        for storage in storages:
+            storage.append(block)
+        assert storages[0].footprint() == storages[1].footprint()
+        assert storages[0].nbytes <= 90_000
+        sizes.add(storages[0].footprint()["dictionaries"])
+        if done + 20 == cut:
+            storages[1].save(tmp_path)
+            storages[1] = storage_of(2000, budget=90_000)
+            storages[1].loads(tmp_path)
+            storages[1].check_valid()
+    assert len(sizes) > 2
+    for a, b in zip(everything(storages[0]), everything(storages[1]), strict=True):
+        assert torch.equal(a["observation"], b["observation"])
+
+
+def test_saves_that_build_on_one_another_have_their_dictionaries(tmp_path: Path) -> None:
+    storage, envs, previous = storage_of(600), words(), None
+    for number in range(12):
+        envs.language = number // 4
+        storage.append(envs.block(150))
+        storage.save(tmp_path / str(number), previous)
+        previous = tmp_path / str(number)
+        fresh = reloaded(storage, "compressed", previous)
+        assert torch.equal(everything(fresh)["observation"], everything(storage)["observation"])
+        assert fresh.footprint()["dictionaries"] == storage.footprint()["dictionaries"]
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        ("dictionaries", lambda a: a[:-1]),
+        ("dictionaries", np.zeros_like),
+        ("dictionary_sizes", lambda a: a * [1, 0]),
+        ("dictionary_sizes", lambda a: np.add(a, [1, 0])),
+        ("dictionary_sizes", lambda a: a * [0, 1]),
+        ("dictionary", lambda n: n + 1),
+        ("strings_since", lambda _: -1),
+    ],
+)
+def test_damaged_dictionaries_are_refused_and_change_nothing(name: str, damage: Any) -> None:
+    storage, other = learned(), learned(rows=900)
+    state, before = storage.state_dict(), other.state_dict()
+    with pytest.raises(ValueError, match="the saved memory"):
+        other.load_state_dict({**state, name: damage(state[name])})
+    assert_equal(other.state_dict(), before)
+    other.check_valid()
+
+
+def test_files_of_dictionaries_are_checked(tmp_path: Path) -> None:
+    storage = learned()
+    storage.save(tmp_path)
+    file = tmp_path / "dictionaries.npy"
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 4
+    file.write_bytes(content)
+    with pytest.raises(ValueError, match=r"dictionaries\.npy is damaged"):
+        storage_of().loads(tmp_path)
+
+
+def test_a_state_of_before_there_were_dictionaries_is_loaded(tmp_path: Path) -> None:
+    storage = storage_of()
+    storage.append(words().block(100))
+    new = ("dictionaries", "dictionary_sizes", "dictionary", "strings_since")
+    old = {k: v for k, v in storage.state_dict().items() if k not in new}
+    later = storage_of()
+    later.load_state_dict({**old, "format": 2})
+    later.check_valid()
+    assert torch.equal(everything(later)["observation"], everything(storage)["observation"])
+    later.append(words().block(1200))
+    later.save(tmp_path)
+    assert load_state(tmp_path)["format"] == 3
+    assert later.footprint()["dictionaries"] > 0
+    reloaded(later, "compressed", tmp_path)
+
+
+def test_a_budget_counts_dictionaries_and_holds_more_by_them() -> None:
+    budget, held = 120_000, []
+    for largest in (2**17, 0):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(packing, "LARGEST", largest)
+            storage, envs = storage_of(5000, budget=budget), words()
+            for _ in range(200):
+                storage.append(envs.block(20))
+                assert storage.nbytes <= budget
+            storage.check_valid()
+            held.append(len(storage))
+    assert held[0] > 1.2 * held[1]
+
+
+def test_dictionaries_make_room_for_frames_that_share_nothing() -> None:
+    storage, envs = storage_of(5000, budget=120_000), words()
+    storage.append(envs.block(2000))
+    assert storage.footprint()["dictionaries"] > 0
+    noise = RandomEnvs(np.random.default_rng(0), FRAME, np.uint8, 2)
+    for _ in range(100):
+        storage.append(noise.block(20))
+        assert storage.nbytes <= 120_000
+    storage.check_valid()
+    assert storage.footprint()["dictionaries"] == 0
+    assert len(storage) > 200
+
+
+@pytest.mark.parametrize("rows", [700, 1000, 1500])
+def test_the_smallest_budget_for_a_state_with_dictionaries_holds_it(rows: int) -> None:
+    state, own = learned(rows=rows, budget=400_000).state_dict(), storage_of().least
+    with pytest.raises(ValueError, match="cannot shrink") as refused:
+        storage_of(budget=own + 1).check_state(state)
+    least = int(str(refused.value).split("takes ")[1].split()[0])
+    smallest = storage_of(budget=least)
+    smallest.load_state_dict(state)
+    smallest.check_valid()
+    assert smallest.nbytes <= least
+    with pytest.raises(ValueError, match="cannot shrink"):
+        storage_of(budget=least - 1).check_state(state)
+
+
+def test_a_small_memory_has_no_dictionary(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would take more than it saves."""
+    monkeypatch.setattr(packing, "CONTEXT", 2**17)
+    storage = CompressedFrameStorage(2000, FRAME, num_envs=2)
+    storage.append(words().block(1200))
+    assert storage.footprint()["dictionaries"] == 0
