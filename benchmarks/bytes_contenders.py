@@ -114,7 +114,12 @@ def rlmem(storage: str) -> Callable[[int, int], Store]:
             raise ImportError(f"this rlmem has no {storage}")
         memory = memories.ReplayMemory(
             getattr(memories, storage)(
-                capacity, (1, SCREEN, SCREEN), np.uint8, stack=STACK, num_envs=envs
+                capacity,
+                (1, SCREEN, SCREEN),
+                np.uint8,
+                stack=STACK,
+                num_envs=envs,
+                action_dtype=np.uint8,  # as a run's memory has it
             ),
             memories.UniformSampler(),
             memories.RingWriter(),

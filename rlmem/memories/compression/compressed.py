@@ -1,9 +1,10 @@
 """Frames without loss in a few per cent of their bytes.
 
 Consecutive frames of an environment differ in a few bytes. A chunk of them is held as what changed
-from frame to frame (`rlmem.memories.compression.codec`), then zstandard (its fast levels), in an
-arena. The newest chunk of each environment stays open, coded but not compressed. A chunk that
-zstandard does not make smaller is held as it was coded, and frames that share nothing with the
+from frame to frame (`rlmem.memories.compression.codec`), then by zstandard with a dictionary of
+what the newest chunks share, where one pays (`rlmem.memories.compression.packing`), in an arena.
+The newest chunk of each environment stays open, coded but not compressed. A chunk that zstandard
+does not make smaller is held as it was coded, and frames that share nothing with the
 frame before are held as they are: white noise costs 1 % more than without compression, small
 vectors some bytes less.
 """
@@ -29,7 +30,7 @@ from rlmem.registry import part
 class CompressedFrameStorage(RingStorage):
     """A ring storage (see `RingStorage`) that holds each observation once, compressed.
 
-    An Atari transition costs 60 to 200 bytes in place of 7,056 (docs/bytes.md); what is sampled is
+    An Atari transition costs 40 to 150 bytes in place of 7,056 (docs/bytes.md); what is sampled is
     bit for bit what was written.
 
     Args:

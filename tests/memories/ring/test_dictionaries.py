@@ -11,7 +11,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlmem.memories import CompressedFrameStorage
 from rlmem.memories.base.serialize import load_state
 from rlmem.memories.compression import packing
 from tests.memories.helpers import RandomEnvs
@@ -55,10 +54,16 @@ def storage_of(capacity: int = 2000, **options: Any) -> Any:
     return make("compressed", capacity, FRAME, stack=2, num_envs=2, n_step=2, **options)
 
 
-def learned(capacity: int = 2000, rows: int = 1200, **options: Any) -> Any:
-    storage = storage_of(capacity, **options)
-    storage.append(words().block(rows))
-    assert len(storage._packer._contents) > 0
+def filled(rows: int = 1200, **options: Any) -> Any:
+    storage, envs = storage_of(**options), words()
+    for _ in range(rows // 50):
+        storage.append(envs.block(50))
+    return storage
+
+
+def learned(rows: int = 1200, **options: Any) -> Any:
+    storage = filled(rows, **options)
+    assert storage._packer._strings[2:].any()  # some need a dictionary
     return storage
 
 
@@ -105,8 +110,7 @@ def test_a_dictionary_saves_more_than_it_takes() -> None:
     storage = learned()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(packing, "LARGEST", 0)
-        without = storage_of()
-        without.append(words().block(1200))
+        without = filled()
     assert without.footprint()["dictionaries"] == 0
     assert 256 < storage.footprint()["dictionaries"] < 20_000
     assert sum(storage.footprint().values()) < 0.8 * sum(without.footprint().values())
@@ -204,6 +208,7 @@ def test_files_of_dictionaries_are_checked(tmp_path: Path) -> None:
 def test_a_state_of_before_there_were_dictionaries_is_loaded(tmp_path: Path) -> None:
     storage = storage_of()
     storage.append(words().block(100))
+    assert storage.footprint()["dictionaries"] == 0
     new = ("dictionaries", "dictionary_sizes", "dictionary", "strings_since")
     old = {k: v for k, v in storage.state_dict().items() if k not in new}
     later = storage_of()
@@ -232,9 +237,7 @@ def test_a_budget_counts_dictionaries_and_holds_more_by_them() -> None:
 
 
 def test_dictionaries_make_room_for_frames_that_share_nothing() -> None:
-    storage, envs = storage_of(5000, budget=120_000), words()
-    storage.append(envs.block(2000))
-    assert storage.footprint()["dictionaries"] > 0
+    storage = learned(2000, capacity=5000, budget=120_000)
     noise = RandomEnvs(np.random.default_rng(0), FRAME, np.uint8, 2)
     for _ in range(100):
         storage.append(noise.block(20))
@@ -261,6 +264,5 @@ def test_the_smallest_budget_for_a_state_with_dictionaries_holds_it(rows: int) -
 def test_a_small_memory_has_no_dictionary(monkeypatch: pytest.MonkeyPatch) -> None:
     """It would take more than it saves."""
     monkeypatch.setattr(packing, "CONTEXT", 2**17)
-    storage = CompressedFrameStorage(2000, FRAME, num_envs=2)
-    storage.append(words().block(1200))
+    storage = filled()
     assert storage.footprint()["dictionaries"] == 0
