@@ -115,7 +115,7 @@ class RolloutMemory(ReplayMemory):
         columns: Mapping[str, np.ndarray] = {
             "index": index,
             "action": action.astype(np.int64) if action.dtype.kind in "iu" else action,
-            "reward": rows["reward"][..., None],
+            "reward": rows["reward"].copy()[..., None],  # torch takes no column of odd rows
             "terminated": terminated[..., None],
             "truncated": truncated[..., None],
             "weight": np.ones((*index.shape, 1), np.float32),

@@ -16,7 +16,7 @@ from rlmem.memories.compression.arena import Arena
 STORED, PACKED, NUMBERS = 0, 1, 256
 FIRST = 64  # strings packed before the first look for a dictionary
 SAMPLES, SAMPLE_BYTES = 320, 2**20  # strings that a look takes, and their bytes, at most
-LEAST, LARGEST, SHARE = 1024, 2**17, 8  # bytes of a dictionary, and of which part of the strings'
+LEAST, LARGEST, SHARE = 1024, 2**16, 8  # bytes of a dictionary, and of which part of the strings'
 CONTEXT = 2**17  # bytes that zstandard holds to decode with a dictionary
 TRAINING = {"k": 128, "d": 8}  # zstandard's: bytes of a segment that is picked, and of a match
 

@@ -224,7 +224,7 @@ def test_a_state_of_before_there_were_dictionaries_is_loaded(tmp_path: Path) -> 
 
 def test_a_budget_counts_dictionaries_and_holds_more_by_them() -> None:
     budget, held = 120_000, []
-    for largest in (2**17, 0):
+    for largest in (2**16, 0):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(packing, "LARGEST", largest)
             storage, envs = storage_of(5000, budget=budget), words()
