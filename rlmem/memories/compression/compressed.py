@@ -51,7 +51,7 @@ class CompressedFrameStorage(RingStorage):
         >>> memory.sample(32)["next", "observation"].shape
         torch.Size([32, 4, 84, 84])
         >>> sum(storage.footprint().values()) // 1000  # bytes a transition
-        56
+        51
     """
 
     compresses = True

@@ -72,7 +72,7 @@ def filled(kind: str, budget: int) -> RingStorage:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_state_that_cannot_shrink_to_the_budget_is_refused_and_changes_nothing(kind: str) -> None:
-    budget = 45_000 if kind == "compressed" else 200_000  # less than its slots and open chunks
+    budget = 40_000 if kind == "compressed" else 200_000  # less than its slots and open chunks
     smaller, state = filled(kind, budget), filled(kind, 400_000).state_dict()
     before = smaller.state_dict()
     with pytest.raises(ValueError, match=rf"cannot shrink to memory\.budget={budget}"):
