@@ -6,6 +6,8 @@ dictionary. A dictionary is what many of the newest streams share. It stays unti
 it, counts with what zstandard holds to decode by it, and is part of the state.
 """
 
+from typing import Any
+
 import numpy as np
 import zstandard
 
@@ -122,7 +124,7 @@ class Packer:
             return None
         some = np.linspace(len(blobs) // 2, len(blobs) - 1, count).astype(np.int64)
         data, starts = self.unpack(arena, blobs[some])
-        streams = [stream.tobytes() for stream in np.split(data, starts[1:])]
+        streams: list[Any] = [part.tobytes() for part in np.split(data, starts[1:])]
         trials = streams[::5]
         del streams[::5]
         try:

@@ -161,7 +161,7 @@ def arrays_of(memory: np.ndarray) -> RingArrays:
 
 
 @njit(cache=True)
-def link_of(ring: RingArrays, slot: int) -> int:
+def link_of(ring: RingArrays, slot: int) -> Any:
     """Transitions until the successor of the one at a slot; 0: none."""
     rows, head = ring.rows, ring.counts[0]
     link = np.int64(rows[slot].after)
