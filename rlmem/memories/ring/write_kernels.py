@@ -23,7 +23,7 @@ from rlmem.memories.ring.records import (
     same_bytes,
 )
 
-COMPILED_WITH = {"records": "ad1ca7994dd2"}
+COMPILED_WITH = {"records": "5df04b97b134"}
 
 
 @njit(cache=True)
