@@ -89,6 +89,7 @@ def setting(
     check: Callable[[Any], str | None] | None = None,
     example: str | None = None,
     free: bool = False,
+    divided: bool = False,
     help: str = "",
 ) -> Any:
     """A key: its default (none: it must be given), what it takes and what it is, with its unit.
@@ -99,13 +100,14 @@ def setting(
         check: for what these cannot say: value -> what it must be, or None where it is right.
         example: a value, for the message that it is missing.
         free: a run may be resumed with another value.
+        divided: it is of the whole run, and each of its processes has an equal share of it.
         help: one line, with the unit; for a part without a yaml.
     """
     low = above if above is not None else at_least
     limits = low is not None or at_most < math.inf
     known = Range(-math.inf if low is None else low, at_most, above is not None) if limits else None
     metadata = {"range": known, "choices": choices, "check": check, "example": example}
-    metadata |= {"free": free, "help": help}
+    metadata |= {"free": free, "divided": divided, "help": help}
     if isinstance(default, list | dict):
         return field(default_factory=default.copy, metadata=metadata)
     return field(default=default, metadata=metadata)

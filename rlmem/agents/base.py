@@ -10,9 +10,11 @@ import numpy as np
 import torch
 from torch import nn
 
+from rlmem import distributed
 from rlmem.collect.collector import Collector
 from rlmem.collect.config import StreamConfig
 from rlmem.collect.module import Rounds
+from rlmem.collect.shard import ShardCollector
 from rlmem.collect.stream import Stream
 from rlmem.errors import UserError
 from rlmem.memories.base.batch import Batch
@@ -54,7 +56,7 @@ class AgentSettings(Settings):
 
     name: str = setting()
     gamma: float = setting(at_least=0, at_most=1)
-    batch_size: int = setting(at_least=1)
+    batch_size: int = setting(at_least=1, divided=True)
     n_step: int = setting(at_least=1)
     learning_starts: int = setting(at_least=0)
     train_every: int = setting(at_least=1)
@@ -93,6 +95,8 @@ class Learner(lightning.LightningModule):
         compiles: whether `_update`, a function of one minibatch, can be one compiled graph; then
             `optimizer` is a `FusedAdam`.
         on_cpu: whether it computes there, whatever the machine has.
+        data_parallel: whether several processes can train it together: it learns from minibatches
+            of a replay, and takes every gradient step by `apply_gradients`, which averages them.
         optimizer: None where nothing is learned by gradients.
     """
 
@@ -106,6 +110,7 @@ class Learner(lightning.LightningModule):
     makes_keys: ClassVar[bool] = False
     compiles: ClassVar[bool] = False
     on_cpu: ClassVar[bool] = False
+    data_parallel: ClassVar[bool] = False
     online: Any
     optimizer: Any = None
     grad_steps: int = 0
@@ -204,7 +209,8 @@ class Learner(lightning.LightningModule):
             env: the environment that is trained on.
             memory: takes the transitions.
         """
-        return Collector(env, memory, self.explore, self.epsilon, config, self.columns())
+        kind = Collector if distributed.size == 1 else ShardCollector
+        return kind(env, memory, self.explore, self.epsilon, config, self.columns())
 
     def restart(self, done: np.ndarray) -> None:
         """Told by who plays with `act` that episodes of these environments, bool [E], begin anew:

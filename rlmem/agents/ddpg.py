@@ -62,7 +62,7 @@ class DDPG(Learner):
     """
 
     discrete = False
-    compiles = True
+    compiles = data_parallel = True
 
     @classmethod
     def check(cls, settings: DDPGSettings, run: Any) -> None:

@@ -61,7 +61,7 @@ class NEC(Learner):
         input_scale: factor that brings observations into [0, 1].
     """
 
-    asks = makes_keys = True
+    asks = makes_keys = data_parallel = True
 
     @classmethod
     def check(cls, settings: NECSettings, run: Any) -> None:

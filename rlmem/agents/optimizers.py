@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 import torch
 from torch.autograd.graph import _engine_run_backward  # pyright: ignore[reportPrivateUsage]
 
+from rlmem import distributed
+
 Gradients = tuple[torch.Tensor, ...] | list[torch.Tensor]
 
 
@@ -148,12 +150,14 @@ def apply_gradients(
     gradients: Gradients,
     max_norm: float | None = None,
 ) -> None:
-    """Step a group of an optimizer's parameters.
+    """Step a group of an optimizer's parameters, by the mean over the run's processes.
 
     Args:
-        gradients: of the group's parameters, in order.
+        gradients: of the group's parameters, in order; several processes average them in place.
         max_norm: gradients of a larger norm over all parameters are scaled down to it, in place.
     """
+    if distributed.size > 1:
+        distributed.average(gradients)
     if max_norm is not None:
         norm = torch.nn.utils.get_total_norm(gradients)
         scale = (max_norm / (norm + 1e-6)).clamp_(max=1.0)

@@ -17,6 +17,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
+from rlmem import distributed
 from rlmem.callbacks.diagnostics import ReplayDiagnostics
 from rlmem.callbacks.records import Recorder
 from rlmem.collect.stream import Stream
@@ -33,6 +34,7 @@ model.safetensors      online and target network
 optimizer.safetensors  optimizer state, by parameter number
 random/                state of torch's own generator
 stream/                counters, random state, and the actions since the environments were seeded
+shards/<number>/       random/, stream/, memory/ and diagnostics/ of the run's other processes
 memory/                the memory (large; of a finished run what it plays with, if anything):
                        state.json with the checksums, and .npy arrays; rows-, chunks- and
                        data-<from>-<to> never change once written, and are links to those of the
@@ -72,9 +74,16 @@ def _load_optimizer(
                 values[name] = torch.empty_like(parameter).copy_(value)
 
 
+def _own_extras(agent: Any) -> dict[str, torch.Tensor]:
+    """What of an agent is no weight and is each process's own, such as the state of a generator."""
+    return {name: t for name, t in agent.state_dict().items() if name.endswith("_extra_state")}
+
+
 def _random_state(agent: Any) -> State:
     """Of torch's own generators, from which layers such as dropout draw."""
     state = {"cpu": torch.get_rng_state().numpy()}
+    if distributed.rank:
+        state |= {name: extra.numpy() for name, extra in _own_extras(agent).items()}
     if agent.device.type == "cuda":
         state["cuda"] = torch.cuda.get_rng_state(agent.device).numpy()
     return state
@@ -85,6 +94,9 @@ def _load_random_state(folder: Path, agent: Any) -> None:
         return
     state = load_state(folder)
     torch.set_rng_state(torch.from_numpy(np.array(state["cpu"])))
+    saved = [name for name in _own_extras(agent) if name in state]
+    extras = {name: torch.from_numpy(np.array(state[name])) for name in saved}
+    agent.load_state_dict(extras, strict=False)
     if agent.device.type == "cuda" and "cuda" in state:
         torch.cuda.set_rng_state(torch.from_numpy(np.array(state["cuda"])), agent.device)
 
@@ -108,44 +120,75 @@ def save_checkpoint(
     """
     fresh, old = folder.with_name(folder.name + ".new"), folder.with_name(folder.name + ".old")
     try:
-        shutil.rmtree(fresh, ignore_errors=True)
-        fresh.mkdir(parents=True)
-        model = {name: t.contiguous() for name, t in agent.state_dict().items()}
-        save_file(model, fresh / "model.safetensors")
-        save_file(_optimizer_tensors(agent.optimizer), fresh / "optimizer.safetensors")
-        save_state(fresh / "random", _random_state(agent))
-        save_state(fresh / "stream", stream.state_dict())
-        if with_memory:
-            stream.memory.save(fresh / "memory", folder / "memory")
-            if recorder.diagnostics:
-                save_state(fresh / "diagnostics", recorder.diagnostics.state_views())
-        else:
-            stream.memory.save_answers(fresh / "memory")
-        if recorder.best_return is not None and (best := folder.with_name(BEST)).exists():
-            link(best, fresh / BEST)
-        (fresh / "README.txt").write_text(README)
-        manifest = {
-            "format": FORMAT,
-            "rlmem": __version__,
-            "env_steps": stream.env_steps,
-            "grad_steps": agent.grad_steps,
-            "threads": torch.get_num_threads(),
-            "memory_saved": with_memory,
-            **recorder.state_dict(),
-            "summary": summary,
-        }
-        (fresh / "manifest.json").write_text(json.dumps(manifest, indent=2))
-        shutil.rmtree(old, ignore_errors=True)
-        if folder.exists():
-            os.replace(folder, old)
-        os.replace(fresh, folder)
-        shutil.rmtree(old, ignore_errors=True)
+        if distributed.rank == 0:
+            shutil.rmtree(fresh, ignore_errors=True)
+            fresh.mkdir(parents=True)
+        distributed.wait()
+        _save_own(_own(fresh), _own(folder), agent, stream, recorder, with_memory)
+        distributed.wait()
+        if distributed.rank == 0:
+            _save_whole(fresh, folder, agent, stream, recorder, with_memory, summary)
+            shutil.rmtree(old, ignore_errors=True)
+            if folder.exists():
+                os.replace(folder, old)
+            os.replace(fresh, folder)
+            shutil.rmtree(old, ignore_errors=True)
+        distributed.wait()
     except OSError as error:
         shutil.rmtree(fresh, ignore_errors=True)
         kept = "; the one before it is intact" if find_checkpoint(folder.parents[1]) else ""
         raise UserError(
             f"{folder}: the checkpoint cannot be written ({error.strerror or error}){kept}"
         ) from None
+
+
+def _own(folder: Path) -> Path:
+    """Where a process saves what is its own."""
+    return folder / "shards" / str(distributed.rank) if distributed.rank else folder
+
+
+def _save_own(
+    fresh: Path, before: Path, agent: Any, stream: Stream, recorder: Recorder, with_memory: bool
+) -> None:
+    """What each process of the run saves, the first beside what is of all."""
+    save_state(fresh / "random", _random_state(agent))
+    save_state(fresh / "stream", stream.state_dict())
+    if with_memory:
+        stream.memory.save(fresh / "memory", before / "memory")
+        if recorder.diagnostics:
+            save_state(fresh / "diagnostics", recorder.diagnostics.state_views())
+    elif distributed.rank == 0:
+        stream.memory.save_answers(fresh / "memory")
+
+
+def _save_whole(
+    fresh: Path,
+    folder: Path,
+    agent: Any,
+    stream: Stream,
+    recorder: Recorder,
+    with_memory: bool,
+    summary: dict[str, Any] | None,
+) -> None:
+    """What is of all processes; the manifest last."""
+    model = {name: t.contiguous() for name, t in agent.state_dict().items()}
+    save_file(model, fresh / "model.safetensors")
+    save_file(_optimizer_tensors(agent.optimizer), fresh / "optimizer.safetensors")
+    if recorder.best_return is not None and (best := folder.with_name(BEST)).exists():
+        link(best, fresh / BEST)
+    (fresh / "README.txt").write_text(README)
+    manifest = {
+        "format": FORMAT,
+        "rlmem": __version__,
+        "env_steps": stream.env_steps,
+        "grad_steps": agent.grad_steps,
+        "processes": distributed.size,
+        "threads": torch.get_num_threads(),
+        "memory_saved": with_memory,
+        **recorder.state_dict(),
+        "summary": summary,
+    }
+    (fresh / "manifest.json").write_text(json.dumps(manifest, indent=2))
 
 
 def remove_leftovers(folder: Path) -> None:
@@ -214,17 +257,19 @@ def load_checkpoint(
             "runs later, train with checkpoint.keep_memory_when_finished=true"
         )
     load_model(folder, agent)
+    own = _own(folder)
     try:
         _load_optimizer(agent.optimizer, load_file(folder / "optimizer.safetensors"))
-        if diagnostics and (folder / "diagnostics").is_dir():
-            diagnostics.load_state_dict(load_state(folder / "diagnostics"))
-        stream.memory.load(folder / "memory")
-        stream.load_state_dict(load_state(folder / "stream"))
-        _load_random_state(folder / "random", agent)
+        if diagnostics and (own / "diagnostics").is_dir():
+            diagnostics.load_state_dict(load_state(own / "diagnostics"))
+        stream.memory.load(own / "memory")
+        stream.load_state_dict(load_state(own / "stream"))
+        _load_random_state(own / "random", agent)
     except (OSError, ValueError, KeyError, EOFError, SafetensorError) as error:
         raise UserError(f"{folder} cannot be loaded: {error}") from None
     agent.grad_steps = manifest["grad_steps"]
-    _restore_best(folder, manifest["best_return"])
+    if distributed.rank == 0:
+        _restore_best(folder, manifest["best_return"])
     return manifest
 
 
@@ -257,6 +302,7 @@ class Checkpointing(lightning.Callback):
     ) -> None:
         """Save now; see `save_checkpoint`."""
         self.recorder.write_episodes()  # a checkpoint must not be ahead of the files
+        self.stream.gather()
         save_checkpoint(
             self.folder,
             agent,

@@ -4,11 +4,15 @@ import csv
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
+
+from rlmem import distributed
 
 
 class CsvFile:
     """A CSV file that rows are appended to, flushed at each write.
+
+    Of several processes the first writes it; in the others it stays as it is.
 
     Args:
         path: of the file.
@@ -27,7 +31,9 @@ class CsvFile:
         self.path, self.fixed = path, columns is not None
         self.columns = list(columns) if columns else None
         self.rows = 0
-        self._make_anew(until, keep)
+        self._file: IO[str] | None = None
+        if distributed.rank == 0:
+            self._make_anew(until, keep)
 
     def _make_anew(
         self, until: int = 2**63, keep: int | None = None, more: Sequence[str] = ()
@@ -58,7 +64,7 @@ class CsvFile:
     def write(self, rows: list[dict[str, Any]]) -> None:
         """Append rows; the first row ever names the columns if none were given, and a column that
         comes later is then added to all rows."""
-        if not rows:
+        if not rows or self._file is None:
             return
         first = not self.columns
         self.columns = self.columns or list(rows[0])
@@ -74,7 +80,8 @@ class CsvFile:
 
     def close(self) -> None:
         """Close the file."""
-        self._file.close()
+        if self._file is not None:
+            self._file.close()
 
 
 def _whole(row: dict[str, Any]) -> bool:

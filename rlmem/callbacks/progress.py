@@ -93,12 +93,12 @@ class Progress(lightning.Callback):
         self._next = time.monotonic() + (0.0 if sys.stderr.isatty() else self.line_seconds / 4)
 
     def _status(self) -> str:
-        memory, returns = self.stream.memory, self.stream.episodes.recent_returns
-        size = readable_bytes(sum(memory.footprint().values()))
+        held, returns = self.stream.held, self.stream.episodes.recent_returns
+        size = readable_bytes(held.bytes)
         last = f"return {returns[-1]:.1f}" if returns else "no episode yet"
         evaluation = self.recorder.last_evaluation
         scored = f", eval {evaluation.mean:.1f}" if evaluation else ""
-        return f"{last}{scored} | memory {size}, {memory.entries:,} entries"
+        return f"{last}{scored} | memory {size}, {held.entries:,} entries"
 
     def compiling(self, what: str | None) -> None:
         """Told that something begins to be compiled, or (None) is: said after two seconds, once."""

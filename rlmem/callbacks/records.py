@@ -165,7 +165,8 @@ class Recorder(lightning.Callback):
         of them.
         """
         self.write_episodes()
-        columns = {**self._progress(agent), **self._learning(outputs), **self._memory()}
+        learning = self.stream.combined(self._learning(outputs))
+        columns = {**self._progress(agent), **learning, **self._memory()}
         columns |= {n: float(value) for n, value in logged.items() if n not in columns}
         row = {
             name: _shortened(value, 4 if name.endswith(TIMED) else 8)
@@ -241,16 +242,14 @@ class Recorder(lightning.Callback):
         return {"loss": float(outputs["loss"][-1]) if outputs else None, **own}
 
     def _memory(self) -> dict[str, Any]:
-        memory = self.stream.memory
-        components = memory.footprint()
-        total = sum(components.values())
-        self.bytes_peak = max(self.bytes_peak, total)
-        represented = memory.transitions_represented
+        self.stream.gather()
+        held = self.stream.held
+        self.bytes_peak = max(self.bytes_peak, held.bytes)
         return {
-            "memory_bytes": total,
-            "memory_entries": memory.entries,
-            "bytes_per_transition": total / represented if represented else None,
-            **{f"memory/{name}": size for name, size in components.items()},
+            "memory_bytes": held.bytes,
+            "memory_entries": held.entries,
+            "bytes_per_transition": held.bytes / held.represented if held.represented else None,
+            **{f"memory/{name}": size for name, size in held.components.items()},
         }
 
     def close(self) -> None:

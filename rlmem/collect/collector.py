@@ -52,6 +52,8 @@ class Collector(Stream):
         super().__init__(env, memory, config)
         self.policy, self.epsilon = policy, epsilon
         self.stack = FrameStack(env.spec)
+        self._running = self.episodes  # takes in the steps that are played here
+        self._steps_a_turn = env.spec.num_envs  # that a step of all envs counts as
         self._rng = np.random.default_rng(derive_seed(config.seed, 1))
         self._seeded_at = -1  # env_steps when the envs were seeded; -1: seed before the next step
         # Actions since then, the first `_played` rows [E, ...]; one array, as they become many.
@@ -70,7 +72,7 @@ class Collector(Stream):
     @property
     def steps_a_round(self) -> int:
         """Env steps of one round."""
-        return self.config.vector_steps * self.env.spec.num_envs
+        return self.config.vector_steps * self._steps_a_turn
 
     def __len__(self) -> int:
         """Rounds left; with `max_episodes` there may be fewer."""
@@ -103,13 +105,17 @@ class Collector(Stream):
 
     def _draw(self) -> Batch:
         config, started = self.config, time.perf_counter()
-        batches = self.memory.available(config.batch_size, config.updates)
+        batches = self._ready()
         if self.env_steps < config.learning_starts or batches == 0:
             return {}
         self.memory.anneal(self.env_steps)
         batch = self.memory.draw(config.batch_size, batches)
         self.seconds["sample"] += time.perf_counter() - started
         return batch
+
+    def _ready(self) -> int:
+        """Minibatches that can be drawn now."""
+        return self.memory.available(self.config.batch_size, self.config.updates)
 
     def _collect(self) -> None:
         """Step the envs `vector_steps` times and write the transitions as one block."""
@@ -150,8 +156,8 @@ class Collector(Stream):
             rows.columns["achieved_goal"][...] = step.achieved_goal
         done = step.terminated | step.truncated
         self.stack.push(step.observation, done)
-        self.env_steps += len(action)
-        self.episodes.push(self.env_steps, step.reward, done)
+        self.env_steps += self._steps_a_turn
+        self._running.push(self.env_steps, step.reward, done)
         if self._played == len(self._actions):
             self._actions = np.concatenate((self._actions, np.empty_like(self._actions)))
         self._actions[self._played] = action
@@ -169,7 +175,7 @@ class Collector(Stream):
         self._seeded_at, self._played = self.env_steps, 0
         self._frames = self.env.reset(derive_seed(self.config.seed, 2, self._seeded_at))
         self.stack.reset(self._frames)
-        self.episodes.reset()
+        self._running.reset()
 
     def _cut(self, rows: Block) -> None:
         """End all running episodes by truncation; the envs start anew before the next step."""

@@ -1,7 +1,6 @@
 """The Lightning data module around the env-stepping stream."""
 
 import contextlib
-import time
 from collections.abc import Iterator, Mapping
 
 import lightning
@@ -33,8 +32,8 @@ class Rounds:
         autocast = torch.is_autocast_enabled(kind)
         full = torch.autocast(kind, enabled=False) if autocast else contextlib.nullcontext()
         copied: torch.cuda.Event | None = None
-        began, played = time.monotonic(), 0
-        while not (played and self._enough(played, began)):
+        played = 0
+        while not (played and self._enough(played)):
             if copied is not None:  # the next draw overwrites what a GPU may still be copying
                 copied.synchronize()
             with full:
@@ -49,11 +48,11 @@ class Rounds:
                     copied.record()
             yield batch
 
-    def _enough(self, played: int, began: float) -> bool:
+    def _enough(self, played: int) -> bool:
         if self.stream.step_over:
             return True
         if self.count is None:
-            return time.monotonic() - began >= STEP_SECONDS
+            return self.stream.step_seconds >= STEP_SECONDS
         return played >= self.count
 
     def _moved(self, batch: Batch) -> Batch:
@@ -91,7 +90,7 @@ class TrainerSteps:
         return self
 
     def __next__(self) -> Rounds:
-        if self.stream.stop_requested or self.stream.over:
+        if self.stream.stopping or self.stream.over:
             self.stream.finish()
             raise StopIteration
         self.stream.begin_step()

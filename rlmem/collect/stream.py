@@ -1,6 +1,7 @@
 """What every stream of a run is: counters, what is due when, and the batches of a Trainer step."""
 
-from typing import Any
+import time
+from typing import Any, NamedTuple
 
 from rlmem.collect.config import StreamConfig
 from rlmem.collect.episodes import Episode, EpisodeTracker
@@ -8,6 +9,30 @@ from rlmem.envs import EnvStepper
 from rlmem.memories.base.batch import Batch
 from rlmem.memories.base.serialize import State
 from rlmem.memories.memory import ReplayMemory
+
+
+class Held(NamedTuple):
+    """What the run's memory holds, of all processes together."""
+
+    components: dict[str, int]  # bytes
+    entries: int
+    seen: int  # transitions that it was given
+    represented: int  # transitions that what is stored can stand for
+
+    @property
+    def bytes(self) -> int:
+        """Of all components."""
+        return sum(self.components.values())
+
+    @classmethod
+    def of(cls, memory: ReplayMemory) -> "Held":
+        """By one memory."""
+        return cls(
+            memory.footprint(),
+            memory.entries,
+            memory.transitions_seen,
+            memory.transitions_represented,
+        )
 
 
 class Stream:
@@ -22,7 +47,7 @@ class Stream:
         config: see `StreamConfig`.
 
     Attributes:
-        stop_requested: the run ends before its next Trainer step.
+        stop_requested: the run is to end before its next Trainer step.
         failure: why it cannot go on, in one line; the run is saved first.
         episodes_ended: in the last round.
     """
@@ -39,6 +64,7 @@ class Stream:
         self._step_began = 0  # env_steps when the Trainer step began
         self._due: list[int] = []  # intervals at whose multiples something is due
         self._step_ends = 0  # env_steps at which a Trainer step ends at the latest
+        self._step_clock = 0.0  # time when the Trainer step began
 
     @property
     def frames(self) -> int:
@@ -52,9 +78,19 @@ class Stream:
 
     def begin_step(self) -> None:
         """A Trainer step begins."""
-        self._step_began = self.env_steps
+        self._step_began, self._step_clock = self.env_steps, time.monotonic()
         following = (every - self.env_steps % every for every in self._due)
         self._step_ends = self.env_steps + min(following, default=self.config.max_env_steps)
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the run ends before its next Trainer step."""
+        return self.stop_requested
+
+    @property
+    def step_seconds(self) -> float:
+        """Seconds since the Trainer step began."""
+        return time.monotonic() - self._step_clock
 
     @property
     def step_over(self) -> bool:
@@ -86,6 +122,18 @@ class Stream:
     def finished_episodes(self) -> list[Episode]:
         """Episodes that ended since the last call."""
         return self.episodes.drain()
+
+    def gather(self) -> None:
+        """Count what all processes hold, for `held` and what stands below it; all ask at once."""
+
+    @property
+    def held(self) -> Held:
+        """What the memory holds; of several processes, when they last gathered."""
+        return Held.of(self.memory)
+
+    def combined(self, columns: dict[str, Any]) -> dict[str, Any]:
+        """Columns of a row as they are of all processes together; all ask at once."""
+        return columns
 
     def metrics(self) -> dict[str, float | None]:
         """Further columns of a row, of what was since the row before."""

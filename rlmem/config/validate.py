@@ -13,6 +13,7 @@ from omegaconf.errors import OmegaConfBaseException
 from rlmem import registry
 from rlmem.config.errors import explain, goes_with
 from rlmem.config.schema import EvaluateSettings, TrainSettings
+from rlmem.config.shares import check_shares
 from rlmem.errors import UserError
 from rlmem.settings import Settings, UnknownKeyError, all_parts, fill
 
@@ -45,6 +46,7 @@ def read_settings(values: dict[str, Any], *, lenient: bool = False) -> TrainSett
     except UnknownKeyError as error:
         raise UserError(f"{error}{goes_with(error.key)}") from None
     settings.values = values
+    check_shares(settings)
     for chosen in all_parts(settings):
         needs = getattr(chosen.part and chosen.part.cls, "check", None)
         if needs is not None:

@@ -18,7 +18,7 @@ class EnvSettings(Settings):
 
     name: str = setting()
     suite: str = setting()
-    num_envs: int = setting(at_least=1)
+    num_envs: int = setting(at_least=1, divided=True)
     reward_clip: bool = setting()
     terminal_reward: float | None = setting()
     recommended: dict[str, Any] = setting()  # what suits the env, for agents and memories to read

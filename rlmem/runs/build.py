@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 
+from rlmem import distributed
 from rlmem.agents.base import Learner
 from rlmem.collect.collector import Columns
 from rlmem.collect.config import StreamConfig, derive_seed
@@ -44,7 +45,7 @@ def build_memory(run: TrainSettings, spec: EnvSpec, columns: Columns | None = No
         gamma=agent.gamma,
         seed=derive_seed(run.seed, 4),
         threshold=run.threshold,
-        round_rows=agent.train_every * agent.updates_per_step,
+        round_rows=agent.train_every * agent.updates_per_step // distributed.size,
         round_updates=agent.updates_per_step,
         columns=columns or {},
     )
@@ -66,7 +67,7 @@ def build_stream(run: TrainSettings, env: EnvStepper, memory: ReplayMemory, agen
         learning_starts=run.agent.learning_starts,
         batch_size=run.agent.batch_size,
         updates=run.agent.updates_per_step,
-        vector_steps=steps // env.spec.num_envs,
+        vector_steps=steps // (env.spec.num_envs * distributed.size),
         reseed_every=run.checkpoint.reseed_every,
         reward_clip=run.env.reward_clip,
         max_episodes=run.trainer.max_episodes,

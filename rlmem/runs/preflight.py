@@ -23,24 +23,29 @@ def memory_limit() -> tuple[int, str]:
     return total, "the machine's memory"
 
 
-def preflight(memory: ReplayMemory) -> str:
+def preflight(memory: ReplayMemory, shards: int = 1) -> str:
     """One or two lines: projected bytes when full, and a warning if they exceed the limit.
 
     Call it while the memory is empty: what it holds is no longer among the available bytes.
+
+    Args:
+        shards: like this one that the run has, each in a process of its own.
     """
-    storage, components = memory.storage, memory.projected_footprint()
+    storage = memory.storage
+    components = {n: shards * size for n, size in memory.projected_footprint().items()}
     projected = sum(components.values())
     limit, source = memory_limit()
     available = psutil.virtual_memory().available
     room = f"{source}: {readable_bytes(limit)}, {readable_bytes(available)} available"
     if memory.budget is not None:
-        line = f"memory budget: {readable_bytes(memory.budget)}; {room}"
-        projected, mend = memory.budget, f"memory.budget={readable_bytes(0.8 * available)}"
+        line = f"memory budget: {readable_bytes(shards * memory.budget)}; {room}"
+        projected, mend = shards * memory.budget, f"memory.budget={readable_bytes(0.8 * available)}"
         mend = mend.replace(" ", "")
     else:
-        line = f"memory when full ({memory.room}): "
+        of = f"{shards} shards of " if shards > 1 else ""
+        line = f"memory when full ({of}{memory.room}): "
         if storage.compresses:
-            frames = sum(storage.projected_footprint().values())
+            frames = shards * sum(storage.projected_footprint().values())
             projected -= frames  # a dictionary, priorities: what does not compress
             apart = f"{readable_bytes(projected)}, and " if projected > frames // 20 else ""
             line += f"{apart}far below {readable_bytes(frames)}, as far as frames compress; {room}"
@@ -48,7 +53,8 @@ def preflight(memory: ReplayMemory) -> str:
         else:
             largest = max(components, key=components.__getitem__) if components else "nothing"
             line += f"{readable_bytes(projected)}, most of it {largest}; {room}"
-            fits = max(1, int(storage.max_size * 0.8 * min(limit, available) / max(1, projected)))
+            share = 0.8 * min(limit, available) / max(1, projected)
+            fits = max(1, int(shards * storage.max_size * share))
             mend = f"memory.capacity={fits}"
     on_disk = components.get("frames_on_disk", 0)
     if projected - on_disk <= min(limit, available):

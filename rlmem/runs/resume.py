@@ -7,6 +7,7 @@ from typing import IO, Any
 
 import yaml
 
+from rlmem import distributed
 from rlmem.analysis.read.runs import flatten
 from rlmem.callbacks.checkpoint import find_checkpoint, read_manifest, remove_leftovers
 from rlmem.callbacks.records import cut_files
@@ -42,13 +43,16 @@ def write_config(cfg: TrainSettings, run_dir: Path) -> None:
 
 
 def lock_run(run_dir: Path) -> IO[str]:
-    """Hold a run directory until the returned file is closed (or the process ends).
+    """Hold a run directory until the returned file is closed (or the process ends); of several
+    processes the first holds it for all.
 
     Raises:
         UserError: another process is training there.
     """
     run_dir.mkdir(parents=True, exist_ok=True)
     lock = (run_dir / ".lock").open("w")
+    if distributed.rank:
+        return lock
     for _ in range(5):  # who reads a sweep's status holds it for an instant
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

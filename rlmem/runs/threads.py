@@ -22,13 +22,16 @@ LOOK_SECONDS = 0.5
 MOST_JOBS = 10**6
 
 
-def choose_threads(asked: int | None, agent: torch.nn.Module, run_dir: Path) -> int:
+def choose_threads(
+    asked: int | None, agent: torch.nn.Module, run_dir: Path, processes: int = 1
+) -> int:
     """Threads for a run.
 
     Args:
         asked: `trainer.threads`; None chooses: what the run had before, as sums depend on it to
             the last bit; one for networks that gain nothing from more; else the free cores, in a
             sweep divided among the jobs at once.
+        processes: of the run on this machine, which share the free cores.
     """
     if asked is not None:
         return asked
@@ -41,7 +44,7 @@ def choose_threads(asked: int | None, agent: torch.nn.Module, run_dir: Path) -> 
     if HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN:
         hydra: Any = HydraConfig.get()
         return max(1, TORCH_THREADS // max(1, at_once(hydra, MOST_JOBS)))
-    return max(1, min(TORCH_THREADS, free_cores()))
+    return max(1, min(TORCH_THREADS, free_cores()) // processes)
 
 
 def free_cores() -> int:

@@ -13,6 +13,7 @@ import torch
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 
+from rlmem import distributed
 from rlmem.agents.compiled import compile_update
 from rlmem.allocator import keep_freed_memory
 from rlmem.callbacks.checkpoint import Checkpointing, find_checkpoint, load_checkpoint
@@ -28,7 +29,7 @@ from rlmem.compiling import watched
 from rlmem.config.schema import TrainSettings
 from rlmem.envs import human_normalized_score
 from rlmem.errors import UserError
-from rlmem.runs import build
+from rlmem.runs import build, processes
 from rlmem.runs.preflight import preflight
 from rlmem.runs.resume import finished_summary, lock_run, resolve_run_dir, write_config
 from rlmem.runs.summary import (
@@ -42,23 +43,31 @@ from rlmem.runs.threads import choose_threads
 
 
 class Run:
-    """The parts of one run and what happens to them.
+    """The parts of one run and what happens to them; of several processes each has a share of them,
+    and the first writes, scores and shows.
 
     Args:
-        cfg: the composed, checked configuration.
+        cfg: the composed, checked configuration, of the whole.
         run_dir: where everything is written.
+
+    Attributes:
+        stopped: number of the signal that ended training, 0: none did.
     """
+
+    stopped = 0
 
     def __init__(self, cfg: TrainSettings, run_dir: Path) -> None:
         self.cfg, self.run_dir = cfg, run_dir
         self.git_commit = git_commit()  # of the code that runs, whatever is edited meanwhile
-        env = build.build_env(cfg)
-        self.agent: Any = build.build_agent(cfg, env.spec)
-        memory = build.build_memory(cfg, env.spec, self.agent.columns())
+        share, first = processes.share(cfg), distributed.rank == 0
+        env = build.build_env(share)
+        self.agent: Any = build.build_agent(share, env.spec)
+        distributed.share_first(processes.shared_tensors(self.agent))
+        memory = build.build_memory(share, env.spec, self.agent.columns())
         self.agent.join(memory)
-        self.stream: Stream = build.build_stream(cfg, env, memory, self.agent)
+        self.stream: Stream = build.build_stream(share, env, memory, self.agent)
         name = f"{cfg.env.name}-{cfg.memory.name}-seed{cfg.seed}"
-        self.loggers = build.build_loggers(cfg, run_dir, name)
+        self.loggers = build.build_loggers(cfg, run_dir, name) if first else []
         self.diagnostics = (
             ReplayDiagnostics(memory) if cfg.log.diagnostics and memory.draws else None
         )
@@ -68,20 +77,19 @@ class Run:
         self.checkpointing = Checkpointing(
             run_dir, self.stream, self.recorder, cfg.checkpoint.every
         )
-        scored = build.build_evaluation_env(
-            cfg, cfg.evaluation.episodes, render=cfg.evaluation.video
-        )
+        episodes, video = (cfg.evaluation.episodes, cfg.evaluation.video) if first else (1, False)
+        scored = build.build_evaluation_env(cfg, episodes, render=video)
         self.evaluation = Evaluation(
             cfg, run_dir, scored, self.stream, self.recorder, self.checkpointing
         )
         self.data = EnvStepDataModule(
             self.stream, None if cfg.trainer.rounds == "auto" else cfg.trainer.rounds
         )
-        self.progress = Progress(self.stream, self.recorder, cfg.log.progress)
+        self.progress = Progress(self.stream, self.recorder, cfg.log.progress and first)
         self.signals = StopOnSignal(self.stream)
         self.trainer = lightning.Trainer(
             accelerator="cpu" if self.agent.on_cpu else cfg.trainer.accelerator,
-            devices=1,
+            **processes.trainer_options(cfg),
             precision=cfg.trainer.precision,  # pyright: ignore[reportArgumentType]
             max_epochs=1,
             logger=False,
@@ -91,8 +99,9 @@ class Run:
             # Order matters: rows first, then scores, then the checkpoint of all.
             callbacks=[
                 self.recorder,
-                self.evaluation,
-                *memory_pictures(cfg, run_dir, self.stream, self.loggers),
+                *([self.evaluation] if first else []),
+                *(memory_pictures(cfg, run_dir, self.stream, self.loggers) if first else []),
+                *processes.watchers(cfg, self.stream),
                 self.checkpointing,
                 self.progress,
                 self.signals,
@@ -120,15 +129,16 @@ class Run:
         self.progress.close()
         self.agent.to(self.trainer.strategy.root_device)
         self.signals.arm(training=False)
+        (self.stopped,) = distributed.largest([self.signals.received or 0])
         self.checkpointing.save(self.agent)
         if self.stream.failure:
             raise UserError(
                 f"{self.stream.failure}; the run is saved, go on with: python train.py "
                 f"resume={self.run_dir}"
             )
-        if self.signals.received:
+        if self.stopped:
             return self.summary("interrupted")
-        if self.recorder.evaluated_at < self.stream.env_steps:
+        if distributed.rank == 0 and self.recorder.evaluated_at < self.stream.env_steps:
             self.evaluation.evaluate(self.agent)
         # With the summary in it, this checkpoint alone says that the run is finished: whoever
         # comes back to a run that was killed after it finds it there (`finished_summary`).
@@ -140,9 +150,7 @@ class Run:
     def summary(self, status: str, error: str | None = None) -> dict[str, Any]:
         """The content of summary.json."""
         stream, recorder, spec = self.stream, self.recorder, self.stream.env.spec
-        components = stream.memory.footprint()
-        total = sum(components.values())
-        represented = stream.memory.transitions_represented
+        held = stream.held
         returns = stream.episodes.recent_returns
         evaluation = recorder.last_evaluation
         seconds = recorder.seconds
@@ -166,13 +174,13 @@ class Run:
             "human_normalized_score": (
                 human_normalized_score(spec.env_id, score) if score is not None else None
             ),
-            "memory_bytes": total,
-            "memory_bytes_peak": max(recorder.bytes_peak, total),
-            "memory_components": components,
-            "memory_budget": stream.memory.budget,
-            "memory_entries": stream.memory.entries,
-            "transitions_seen": stream.memory.transitions_seen,
-            "bytes_per_transition": total / represented if represented else None,
+            "memory_bytes": held.bytes,
+            "memory_bytes_peak": max(recorder.bytes_peak, held.bytes),
+            "memory_components": held.components,
+            "memory_budget": stream.memory.budget and stream.memory.budget * distributed.size,
+            "memory_entries": held.entries,
+            "transitions_seen": held.seen,
+            "bytes_per_transition": held.bytes / held.represented if held.represented else None,
             "peak_rss_bytes": peak_rss_bytes() + stream.peak_rss_bytes,
             "env_steps_per_second": stream.env_steps / seconds if seconds else None,
             "wall_seconds": seconds,
@@ -187,7 +195,8 @@ class Run:
         self.recorder.close()
         self.stream.close()
         self.evaluation.env.close()
-        write_summary(self.run_dir, summary)
+        if distributed.rank == 0:
+            write_summary(self.run_dir, summary)
         for logger in self.loggers:
             logger.close(summary["status"], summary)
         self.signals.restore()
@@ -226,32 +235,57 @@ def train_run(cfg: TrainSettings) -> tuple[Path, dict[str, Any]]:
         UserError: a mistake in the configuration.
         SystemExit: 128 + the signal's number after a signal, when the run is saved.
     """
-    started = time.perf_counter()
-    _quiet()
-    output_dir = Path(cfg.paths.output_dir)
-    multirun = HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN
-    run_dir, resuming = resolve_run_dir(cfg, output_dir, multirun)
-    done = finished_summary(run_dir)
-    if done and _long_enough(cfg, done):
-        print(f"finished already: {run_dir}")
-        return run_dir, done
     if cfg.trainer.accelerator == "gpu" and not torch.cuda.is_available():
         raise UserError("trainer.accelerator=gpu: torch finds no GPU here; use cpu or auto")
+    with processes.met(cfg):
+        place = _place(cfg) if distributed.rank == 0 else None
+        folder, resuming, done = distributed.from_first(place)
+        run_dir = Path(folder)
+        if done:
+            _say(f"finished already: {run_dir}")
+            return run_dir, done
+        with processes.made(_train_here, cfg, run_dir, resuming):
+            return run_dir, _train_here(cfg, run_dir, resuming)
+
+
+def _place(cfg: TrainSettings) -> tuple[str, bool, dict[str, Any] | None]:
+    """Where a run writes, whether it goes on with what is there, and its summary if it is done."""
+    multirun = HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN
+    run_dir, resuming = resolve_run_dir(cfg, Path(cfg.paths.output_dir), multirun)
+    done = finished_summary(run_dir)
+    return str(run_dir), resuming, done if done and _long_enough(cfg, done) else None
+
+
+def _say(text: str) -> None:
+    """Print, in the first process."""
+    if distributed.rank == 0:
+        print(text, flush=True)
+
+
+def _train_here(cfg: TrainSettings, run_dir: Path, resuming: bool) -> dict[str, Any]:
+    """What each process of a run does; the summary."""
+    started = time.perf_counter()
+    _quiet()
     gc.collect()  # a run before this one: its parts hold each other, and with them its memory
     reset_peak_rss()
     run = Run(cfg, run_dir)
     lock = lock_run(run_dir)
-    torch.set_num_threads(choose_threads(cfg.trainer.threads, run.agent, run_dir))
+    threads = 0
+    if distributed.rank == 0:
+        threads = choose_threads(cfg.trainer.threads, run.agent, run_dir, cfg.trainer.devices)
+    torch.set_num_threads(distributed.from_first(threads))
     keep_freed_memory()
     # Adam's moments fade into denormal numbers, which cost a small network a tenth of its speed.
     torch.set_flush_denormal(True)
-    print(f"run directory: {run_dir}")
-    print(preflight(run.stream.memory), flush=True)
+    _say(f"run directory: {run_dir}")
+    _say(preflight(run.stream.memory, distributed.size))
     run.restore()
-    write_config(cfg, run_dir)
-    (run_dir / "summary.json").unlink(missing_ok=True)  # of the segment that is gone on with
+    if distributed.rank == 0:
+        write_config(cfg, run_dir)
+        # Of the segment that is gone on with.
+        (run_dir / "summary.json").unlink(missing_ok=True)
     if resuming:
-        print(f"resumed at {run.stream.env_steps:,} env steps", flush=True)
+        _say(f"resumed at {run.stream.env_steps:,} env steps")
     status, error, summary = "failed", None, None
     try:
         summary = run.fit()
@@ -266,10 +300,10 @@ def train_run(cfg: TrainSettings) -> tuple[Path, dict[str, Any]]:
         run.close(summary)
         lock.close()
         torch.set_flush_denormal(False)
-    print(summary_table(summary))
-    print(f"total {time.perf_counter() - started:.1f} s")
-    if run.signals.received:
+    _say(summary_table(summary))
+    _say(f"total {time.perf_counter() - started:.1f} s")
+    if stopped := run.signals.received or run.stopped:
         run.signals.pass_on()
-        print(f"go on with: python train.py resume={run_dir}")
-        sys.exit(128 + run.signals.received)
-    return run_dir, summary
+        _say(f"go on with: python train.py resume={run_dir}")
+        sys.exit(128 + stopped)
+    return summary

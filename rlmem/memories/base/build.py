@@ -15,8 +15,8 @@ class MemorySettings(Settings):
     extends = "/memory@_here_"
 
     name: str = setting()
-    capacity: int = setting(at_least=1)
-    budget: Any = setting()  # null, or a size in bytes such as 64MiB
+    capacity: int = setting(at_least=1, divided=True)
+    budget: Any = setting(divided=True)  # null, or a size in bytes such as 64MiB
 
 
 @dataclass(frozen=True)

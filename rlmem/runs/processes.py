@@ -1,0 +1,332 @@
+"""The processes of a run that trains data-parallel: who starts them, and how they come to an end.
+
+On one machine the process that was started makes the others, from the configuration that it has
+checked; torchrun and srun make all of them, and each is then told by its environment which it is.
+Whoever made them ends them: a process that dies ends the whole run in one line. A signal is for the
+first process alone, which tells the others after the round (`rlmem.collect.shard`).
+"""
+
+import os
+import signal
+import traceback
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from multiprocessing import connection, resource_tracker
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import lightning
+import torch
+import torch.multiprocessing
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
+from lightning.fabric.plugins.environments import (
+    LightningEnvironment,
+    SLURMEnvironment,
+    TorchElasticEnvironment,
+)
+from lightning.pytorch.strategies import DDPStrategy
+from torch.distributed import TCPStore
+
+from rlmem import distributed, registry
+from rlmem.collect.config import derive_seed
+from rlmem.collect.stream import Stream
+from rlmem.collect.worker import die_with
+from rlmem.collect.workers import MASKED
+from rlmem.config.schema import TrainSettings
+from rlmem.config.shares import processes_of, share_of
+from rlmem.config.validate import read_settings
+from rlmem.distributed import LostError
+from rlmem.errors import UserError
+
+HOST = "127.0.0.1"
+START = timedelta(minutes=10)  # for a process to import and arrive
+END_SECONDS = 10.0  # for a process to say why it ended, or to end by itself
+
+
+class GradientAveraging(DDPStrategy):
+    """Lightning's DDP without torch's wrapper of the module: that waits for gradients in hooks of
+    the weights, and an agent asks autograd for its gradients and averages them where it applies
+    them."""
+
+    def configure_ddp(self) -> None:
+        """The module stays as it is."""
+
+
+class SameWeights(lightning.Callback):
+    """Ends the run if the processes do not hold the same weights, where a row is due."""
+
+    def __init__(self, stream: Stream, every: int, agent: str) -> None:
+        self.stream, self.every, self.agent = stream, every, agent
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, *args: Any, **options: Any) -> None:
+        """Compare at each multiple of `every` env steps."""
+        if not self.stream.crossed(self.every):
+            return
+        if len(set(distributed.gather(checksum(pl_module)))) > 1:
+            raise UserError(
+                f"agent={self.agent}: its processes hold different weights after "
+                f"{self.stream.env_steps:,} env steps; every gradient step of a data_parallel "
+                "agent goes through apply_gradients, and what its layers count is the same in all"
+            )
+
+
+def watchers(cfg: TrainSettings, stream: Stream) -> list[lightning.Callback]:
+    """Callbacks of a run of several processes."""
+    if distributed.size == 1:
+        return []
+    return [SameWeights(stream, cfg.log.every, cfg.agent.name)]
+
+
+def shared_tensors(agent: torch.nn.Module) -> list[torch.Tensor]:
+    """Weights and buffers of an agent, which are the same in all processes."""
+    state = agent.state_dict()
+    return [tensor for name, tensor in state.items() if not name.endswith("_extra_state")]
+
+
+def checksum(agent: torch.nn.Module) -> int:
+    """Of the bits of its weights."""
+    value = 0
+    for tensor in shared_tensors(agent):
+        value = zlib.crc32(tensor.detach().cpu().numpy().tobytes(), value)
+    return value
+
+
+def share(cfg: TrainSettings) -> TrainSettings:
+    """What this process builds its parts with."""
+    if distributed.size == 1:
+        return cfg
+    seed = derive_seed(cfg.seed, 8, distributed.rank) if distributed.rank else cfg.seed
+    return share_of(cfg, distributed.size, seed)
+
+
+def trainer_options(cfg: TrainSettings) -> dict[str, Any]:
+    """What the Trainer is told of the processes."""
+    if distributed.size == 1:
+        return {"devices": 1}
+    environment = outside(cfg) or _Here()
+    return {
+        "devices": cfg.trainer.devices,
+        "num_nodes": cfg.trainer.num_nodes,
+        "strategy": GradientAveraging(cluster_environment=environment),
+        "use_distributed_sampler": False,
+    }
+
+
+class _Here(LightningEnvironment):
+    """Processes of this machine, made here."""
+
+    creates_processes_externally = True
+
+    def local_rank(self) -> int:
+        """Number of this process."""
+        return distributed.rank
+
+
+def outside(cfg: TrainSettings) -> Any:
+    """The environment of processes that torchrun or srun made; None: they are to be made here.
+
+    Raises:
+        UserError: as many processes were made as the configuration does not say.
+    """
+    size = processes_of(cfg.trainer)
+    if TorchElasticEnvironment.detect():
+        by, environment, made = "torchrun", TorchElasticEnvironment, int(os.environ["WORLD_SIZE"])
+    elif size > 1 and (made := int(os.environ.get("SLURM_STEP_NUM_TASKS", "1"))) > 1:
+        by, environment = "srun", SLURMEnvironment
+    elif cfg.trainer.num_nodes > 1:
+        raise UserError(
+            f"trainer.num_nodes={cfg.trainer.num_nodes}: a process cannot start others on another "
+            "machine; start all of them by torchrun or srun (docs/scaling.md)"
+        )
+    else:
+        return None
+    if made != size:
+        raise UserError(
+            f"trainer.devices={cfg.trainer.devices} trainer.num_nodes={cfg.trainer.num_nodes}: "
+            f"{by} has started {made} processes, these are {size}; the product must be {made}"
+        )
+    return SLURMEnvironment(auto_requeue=False) if by == "srun" else environment()
+
+
+@contextmanager
+def met(cfg: TrainSettings) -> Iterator[None]:
+    """Meet the processes that torchrun or srun made, if so it is.
+
+    Raises:
+        UserError: several processes are asked for in a sweep.
+    """
+    size = processes_of(cfg.trainer)
+    if size > 1 and HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN:
+        raise UserError(
+            f"trainer.devices={cfg.trainer.devices} trainer.num_nodes={cfg.trainer.num_nodes}: a "
+            "sweep's job is one process; leave them out, or leave out -m and start each run by "
+            "itself (docs/scaling.md)"
+        )
+    environment = outside(cfg)
+    if environment is None or size == 1:
+        yield
+        return
+    os.environ.setdefault("MASTER_ADDR", environment.main_address)
+    os.environ.setdefault("MASTER_PORT", str(environment.main_port))
+    distributed.join(environment.global_rank(), size, gpu=_on_gpu(cfg, environment.local_rank()))
+    try:
+        yield
+    finally:
+        distributed.leave()
+
+
+def _on_gpu(cfg: TrainSettings, local_rank: int) -> bool:
+    """Whether each process has a GPU, which becomes this one's.
+
+    Raises:
+        UserError: the machine has fewer.
+    """
+    if cfg.trainer.accelerator == "cpu" or not (found := torch.cuda.device_count()):
+        return False
+    if found < cfg.trainer.devices:
+        raise UserError(
+            f"trainer.devices={cfg.trainer.devices}: this machine has {found} GPUs; use "
+            f"trainer.devices={found}, or trainer.accelerator=cpu"
+        )
+    torch.cuda.set_device(local_rank)
+    return True
+
+
+class Others:
+    """The other processes of a run, as the one that made them sees them.
+
+    Args:
+        task: what each of them does, a function of the configuration and `arguments`.
+        cfg: the checked configuration.
+    """
+
+    def __init__(
+        self, task: Callable[..., Any], cfg: TrainSettings, arguments: tuple[Any, ...]
+    ) -> None:
+        self.size = processes_of(cfg.trainer)
+        spawn = torch.multiprocessing.get_context("spawn")
+        self.store = TCPStore(HOST, 0, self.size, True, START, wait_for_workers=False)
+        self.processes: list[Any] = []
+        self.pipes: list[Connection] = []
+        given = task, cfg.values, cfg.overrides, arguments
+        # A signal is for this process alone. What is blocked here stays blocked there; the tracker
+        # unblocks signals when it starts, so it starts before.
+        resource_tracker.ensure_running()
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, MASKED)
+        try:
+            for number in range(1, self.size):
+                pipe, theirs = spawn.Pipe()
+                arrival = number, self.store.port, os.getpid(), theirs
+                process = spawn.Process(
+                    target=_live, args=(*given, *arrival), name=f"rlmem-{number}", daemon=True
+                )
+                process.start()
+                theirs.close()
+                self.processes.append(process)
+                self.pipes.append(pipe)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    def why(self) -> str | None:
+        """What has ended one of them, waiting a little for it; None: nothing has."""
+        connection.wait([p.sentinel for p in self.processes], END_SECONDS)
+        said = {}
+        for number, (process, pipe) in enumerate(zip(self.processes, self.pipes, strict=True), 1):
+            if process.is_alive():
+                continue
+            process.join()
+            try:
+                said[number] = pipe.recv() if pipe.poll() else None
+            except (EOFError, OSError):
+                said[number] = None
+            if process.exitcode < 0:
+                said[number] = f"killed by {signal.Signals(-process.exitcode).name}"
+        # One that only lost the others has nothing to say: another one is the reason.
+        for number, text in sorted(said.items(), key=lambda entry: entry[1] is None):
+            return f"process {number} of {self.size} ended: {text or 'it lost the others'}"
+        return None
+
+    def end(self, *, kill: bool) -> None:
+        """Have all of them ended."""
+        for process in self.processes:
+            if not kill:
+                process.join(END_SECONDS)
+            if process.is_alive():
+                process.kill()
+            process.join()
+        for pipe in self.pipes:
+            pipe.close()
+
+
+def _live(
+    task: Callable[..., Any],
+    values: dict[str, Any],
+    overrides: list[str],
+    arguments: tuple[Any, ...],
+    number: int,
+    port: int,
+    parent: int,
+    pipe: Connection,
+) -> None:
+    """The whole life of a process that was made here."""
+    die_with(parent)
+    try:
+        registry.load_plugins(values.get("plugins") or [])
+        cfg = read_settings(values)
+        cfg.overrides = overrides
+        size = processes_of(cfg.trainer)
+        store = TCPStore(HOST, port, size, False, START)
+        distributed.join(number, size, store, gpu=_on_gpu(cfg, number))
+        task(cfg, *arguments)
+        distributed.leave()
+    except LostError:
+        os._exit(1)
+    except SystemExit:
+        return
+    except BaseException as error:
+        mistake = isinstance(error, UserError)
+        if not mistake:
+            traceback.print_exc()
+        pipe.send(str(error) if mistake else f"{type(error).__name__}: {error}")
+        os._exit(1)
+
+
+@contextmanager
+def made(
+    task: Callable[..., Any], cfg: TrainSettings, run_dir: Path, resuming: bool
+) -> Iterator[None]:
+    """Have the other processes of the run at work, if they are to be made here.
+
+    Raises:
+        UserError: one of them ended before its time; none is left.
+    """
+    if distributed.size > 1 or processes_of(cfg.trainer) == 1:
+        yield
+        return
+    others = Others(task, cfg, (run_dir, resuming))
+    kill = True
+    try:
+        distributed.join(0, others.size, others.store, gpu=_on_gpu(cfg, 0))
+        yield
+        kill = False
+    except LostError as error:
+        why = others.why() or str(error)
+        raise UserError(f"{why}; {go_on(run_dir)}") from None
+    finally:
+        distributed.leave()
+        others.end(kill=kill)
+
+
+def go_on(run_dir: Path) -> str:
+    """How to go on with a run of which a process is gone."""
+    from rlmem.callbacks.checkpoint import find_checkpoint, read_manifest
+
+    folder = find_checkpoint(run_dir)
+    if folder is None:
+        return "there is no checkpoint yet, start the run anew"
+    steps = read_manifest(folder)["env_steps"]
+    return f"the last checkpoint is of {steps:,} env steps, go on with: resume={run_dir}"
