@@ -6,36 +6,46 @@ call the same functions in the same order: what decides the order must be the sa
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
 import torch
 
-from rlmem.errors import UserError
+from rlmem.errors import UserError, one_line
 
 size = 1  # processes of the run
 rank = 0  # number of this one
 PATIENCE = timedelta(days=2)  # all wait for an evaluation; a process that dies is told at once
-_flat: dict[torch.device, torch.Tensor] = {}  # gradients of one step, one behind the other
+_flat: dict[tuple[torch.device, torch.dtype], torch.Tensor] = {}  # what is averaged, in one row
+_why: Callable[[], str | None] | None = None  # a process was lost; see `join`
 
 
 class LostError(UserError):
     """Another process of the run is gone."""
 
 
-def join(number: int, processes: int, store: Any = None, *, gpu: bool = False) -> None:
+def join(
+    number: int,
+    processes: int,
+    store: Any = None,
+    *,
+    gpu: bool = False,
+    why: Callable[[], str | None] | None = None,
+) -> None:
     """Meet the other processes; returns once all are there.
 
     Args:
         number: of this process, from 0.
         store: where they meet; None: where torchrun's or srun's environment variables say.
         gpu: whether gradients are made on GPUs.
+        why: asked for the reason when another process is lost.
     """
-    global size, rank
+    global size, rank, _why
     import torch.distributed as dist
 
+    _why = why
     with _connected():
         dist.init_process_group(
             "cpu:gloo,cuda:nccl" if gpu else "gloo",
@@ -62,9 +72,8 @@ def _connected() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        raise LostError(
-            f"process {rank} of {size} lost the others ({str(error).splitlines()[0][:200]})"
-        ) from error
+        lost = f"process {rank} of {size} lost the others ({one_line(error)})"
+        raise LostError((_why and _why()) or lost) from error
 
 
 def gather(value: Any) -> list[Any]:
@@ -109,14 +118,14 @@ def share_first(tensors: Iterable[torch.Tensor]) -> None:
                 torch.distributed.broadcast(tensor, 0)
 
 
-def average(tensors: Sequence[torch.Tensor]) -> None:
+def average(tensors: list[torch.Tensor] | tuple[torch.Tensor, ...]) -> None:
     """Replace tensors by their means over the processes, in place; the same bits in all of them."""
     if size == 1:
         return
-    device, length = tensors[0].device, sum(t.numel() for t in tensors)
-    flat = _flat.get(device)
-    if flat is None or len(flat) < length or flat.dtype != tensors[0].dtype:
-        flat = _flat[device] = torch.empty(length, dtype=tensors[0].dtype, device=device)
+    device, dtype, length = tensors[0].device, tensors[0].dtype, sum(t.numel() for t in tensors)
+    flat = _flat.get((device, dtype))
+    if flat is None or len(flat) < length:
+        flat = _flat[device, dtype] = torch.empty(length, dtype=dtype, device=device)
     flat = flat[:length]
     with torch.no_grad(), _connected():
         torch.cat([t.reshape(-1) for t in tensors], out=flat)
@@ -126,3 +135,27 @@ def average(tensors: Sequence[torch.Tensor]) -> None:
         torch._foreach_copy_(  # pyright: ignore[reportPrivateImportUsage]
             tensors, [part.view(t.shape) for part, t in zip(parts, tensors, strict=True)]
         )
+
+
+class _Mean(torch.autograd.Function):
+    """The mean over the processes. What each process's loss says of it is averaged on the way back,
+    so that with averaged gradients all learn from the mean of their losses."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor) -> torch.Tensor:
+        found = tensor.clone()
+        average([found])
+        return found
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> torch.Tensor:
+        found = gradients[0].clone()
+        average([found])
+        return found
+
+
+def mean(tensor: torch.Tensor) -> torch.Tensor:
+    """The mean of a tensor over the processes, through which gradients go."""
+    found = _Mean.apply(tensor)
+    assert isinstance(found, torch.Tensor)
+    return found

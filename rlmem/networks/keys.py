@@ -3,12 +3,15 @@
 import torch
 from torch import nn
 
+from rlmem import distributed
+
 RATE = 0.01  # of the running statistics, once a hundred batches are seen
 EPS = 1e-12  # of a variance; one number of an untrained network's keys varies by 1e-8
 
 
 class StandardKeys(nn.Module):
-    """Keys [B, d] whose numbers have mean 0 and variance 1/d over a minibatch.
+    """Keys [B, d] whose numbers have mean 0 and variance 1/d over a minibatch, of several processes
+    over all of theirs.
 
     Batch normalisation without a scale and an offset of its own (Ioffe & Szegedy 2015, arXiv
     1502.03167). Two states drawn at random then have keys at a squared distance of about 2,
@@ -37,7 +40,11 @@ class StandardKeys(nn.Module):
         outputs = self.network(observation).float()
         if self.training:
             self._note(outputs.detach())
-            variance, mean = torch.var_mean(outputs, 0, correction=0)
+            if distributed.size == 1:
+                variance, mean = torch.var_mean(outputs, 0, correction=0)
+            else:
+                mean = distributed.mean(outputs.mean(0))
+                variance = distributed.mean((outputs - mean).square().mean(0))
         else:
             mean = self.mean.float()
             variance = (self.square - self.mean.square()).clamp_min(0).float()
@@ -52,5 +59,7 @@ class StandardKeys(nn.Module):
         self.batches += 1
         rate = max(1 / int(self.batches), RATE)
         outputs = outputs.double()
-        self.mean.lerp_(outputs.mean(0), rate)
-        self.square.lerp_(outputs.square().mean(0), rate)
+        mean, square = outputs.mean(0), outputs.square().mean(0)
+        distributed.average((mean, square))
+        self.mean.lerp_(mean, rate)
+        self.square.lerp_(square, rate)

@@ -8,6 +8,8 @@ first process alone, which tells the others after the round (`rlmem.collect.shar
 
 import os
 import signal
+import sys
+import threading
 import traceback
 import zlib
 from collections.abc import Callable, Iterator
@@ -23,15 +25,15 @@ import torch
 import torch.multiprocessing
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
-from lightning.fabric.plugins.environments import (
-    LightningEnvironment,
-    SLURMEnvironment,
-    TorchElasticEnvironment,
-)
+from lightning.fabric.plugins.environments.cluster_environment import ClusterEnvironment
+from lightning.fabric.plugins.environments.lightning import LightningEnvironment
+from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
+from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvironment
 from lightning.pytorch.strategies import DDPStrategy
-from torch.distributed import TCPStore
+from torch.distributed import TCPStore  # pyright: ignore[reportPrivateImportUsage]
 
 from rlmem import distributed, registry
+from rlmem.callbacks.checkpoint import find_checkpoint, read_manifest
 from rlmem.collect.config import derive_seed
 from rlmem.collect.stream import Stream
 from rlmem.collect.worker import die_with
@@ -44,6 +46,7 @@ from rlmem.errors import UserError
 
 HOST = "127.0.0.1"
 START = timedelta(minutes=10)  # for a process to import and arrive
+NOTICE_SECONDS = 60.0  # for the first process to notice that another has failed
 END_SECONDS = 10.0  # for a process to say why it ended, or to end by itself
 
 
@@ -119,14 +122,17 @@ def trainer_options(cfg: TrainSettings) -> dict[str, Any]:
 class _Here(LightningEnvironment):
     """Processes of this machine, made here."""
 
-    creates_processes_externally = True
+    @property
+    def creates_processes_externally(self) -> bool:
+        """Lightning has none to make."""
+        return True
 
     def local_rank(self) -> int:
         """Number of this process."""
         return distributed.rank
 
 
-def outside(cfg: TrainSettings) -> Any:
+def outside(cfg: TrainSettings) -> ClusterEnvironment | None:
     """The environment of processes that torchrun or srun made; None: they are to be made here.
 
     Raises:
@@ -230,6 +236,36 @@ class Others:
                 self.pipes.append(pipe)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        self._ending = threading.Event()
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def _watch(self) -> None:
+        """End this process if another has failed and this one does not notice: it may wait for a
+        GPU, which waits for ever."""
+        there = {process.sentinel: process for process in self.processes}
+        while there:
+            for sentinel in connection.wait([*there]):
+                there.pop(sentinel).join()  # pyright: ignore[reportArgumentType]
+            if all(process.exitcode in (0, None) for process in self.processes):
+                continue
+            if not self._ending.wait(NOTICE_SECONDS):
+                print(f"rlmem: {self.why()}", file=sys.stderr, flush=True)
+                self.end(kill=True)
+                os._exit(1)
+            return
+
+    def meet(self, *, gpu: bool) -> None:
+        """Wait for all of them, and join.
+
+        Raises:
+            LostError: one of them could not start.
+        """
+        for process, pipe in zip(self.processes, self.pipes, strict=True):
+            connection.wait([pipe, process.sentinel])
+            if not process.is_alive():
+                raise LostError(self.why() or "")
+            pipe.recv()
+        distributed.join(0, self.size, self.store, gpu=gpu, why=self.why)
 
     def why(self) -> str | None:
         """What has ended one of them, waiting a little for it; None: nothing has."""
@@ -252,6 +288,7 @@ class Others:
 
     def end(self, *, kill: bool) -> None:
         """Have all of them ended."""
+        self._ending.set()
         for process in self.processes:
             if not kill:
                 process.join(END_SECONDS)
@@ -274,13 +311,17 @@ def _live(
 ) -> None:
     """The whole life of a process that was made here."""
     die_with(parent)
+    # By this method locks have no names, which a process that is killed would leave behind.
+    torch.multiprocessing.set_start_method("fork", force=True)
     try:
         registry.load_plugins(values.get("plugins") or [])
         cfg = read_settings(values)
         cfg.overrides = overrides
         size = processes_of(cfg.trainer)
+        gpu = _on_gpu(cfg, number)
+        pipe.send("here")
         store = TCPStore(HOST, port, size, False, START)
-        distributed.join(number, size, store, gpu=_on_gpu(cfg, number))
+        distributed.join(number, size, store, gpu=gpu)
         task(cfg, *arguments)
         distributed.leave()
     except LostError:
@@ -310,12 +351,11 @@ def made(
     others = Others(task, cfg, (run_dir, resuming))
     kill = True
     try:
-        distributed.join(0, others.size, others.store, gpu=_on_gpu(cfg, 0))
+        others.meet(gpu=_on_gpu(cfg, 0))
         yield
         kill = False
     except LostError as error:
-        why = others.why() or str(error)
-        raise UserError(f"{why}; {go_on(run_dir)}") from None
+        raise UserError(f"{error}; {go_on(run_dir)}") from None
     finally:
         distributed.leave()
         others.end(kill=kill)
@@ -323,8 +363,6 @@ def made(
 
 def go_on(run_dir: Path) -> str:
     """How to go on with a run of which a process is gone."""
-    from rlmem.callbacks.checkpoint import find_checkpoint, read_manifest
-
     folder = find_checkpoint(run_dir)
     if folder is None:
         return "there is no checkpoint yet, start the run anew"

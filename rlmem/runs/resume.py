@@ -1,6 +1,7 @@
 """Which run a command goes on with, and whether it may."""
 
 import fcntl
+import math
 import time
 from pathlib import Path
 from typing import IO, Any
@@ -13,6 +14,7 @@ from rlmem.callbacks.checkpoint import find_checkpoint, read_manifest, remove_le
 from rlmem.callbacks.records import cut_files
 from rlmem.config.run_directory import saved_config
 from rlmem.config.schema import TrainSettings
+from rlmem.config.shares import processes_of
 from rlmem.errors import UserError
 from rlmem.runs.summary import read_summary, write_summary
 from rlmem.settings import free_keys
@@ -130,7 +132,15 @@ def resolve_run_dir(cfg: TrainSettings, output_dir: Path, multirun: bool) -> tup
 
 
 def _checked(run_dir: Path, asked: TrainSettings) -> Path:
-    changed = differences(saved_config(run_dir) or {}, asked)
+    saved = saved_config(run_dir) or {}
+    had, have = _processes(saved), processes_of(asked.trainer)
+    if had != have:
+        raise UserError(
+            f"resume={run_dir}: its memory lies in the shards of {had} processes, and "
+            f"trainer.devices={asked.trainer.devices} trainer.num_nodes={asked.trainer.num_nodes} "
+            f"are {have}; use trainer.devices={had} trainer.num_nodes=1"
+        )
+    changed = differences(saved, asked)
     if changed:
         more = f" (and {len(changed) - 1} more)" if len(changed) > 1 else ""
         raise UserError(
@@ -138,6 +148,13 @@ def _checked(run_dir: Path, asked: TrainSettings) -> Path:
             "overrides, or only resume=<run directory>, which repeats them"
         )
     return run_dir
+
+
+def _processes(saved: dict[str, Any]) -> int:
+    """Processes of a run, of which the configuration is given."""
+    trainer = saved.get("trainer") or {}
+    counts = (trainer.get("devices", 1), trainer.get("num_nodes", 1))
+    return math.prod(count if isinstance(count, int) else 1 for count in counts)
 
 
 def _newest_unfinished(output_dir: Path, asked: TrainSettings) -> Path | None:
@@ -148,6 +165,7 @@ def _newest_unfinished(output_dir: Path, asked: TrainSettings) -> Path | None:
         if config.parent != output_dir
         and find_checkpoint(config.parent) is not None
         and (read_summary(config.parent) or {}).get("status") != "finished"
+        and _processes(saved_config(config.parent) or {}) == processes_of(asked.trainer)
         and not differences(saved_config(config.parent) or {}, asked)
         and not _is_locked(config.parent)
     ]
