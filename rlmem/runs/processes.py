@@ -136,13 +136,13 @@ def outside(cfg: TrainSettings) -> ClusterEnvironment | None:
     """The environment of processes that torchrun or srun made; None: they are to be made here.
 
     Raises:
-        UserError: as many processes were made as the configuration does not say.
+        UserError: other processes were made than the configuration says.
     """
     size = processes_of(cfg.trainer)
     if TorchElasticEnvironment.detect():
-        by, environment, made = "torchrun", TorchElasticEnvironment, int(os.environ["WORLD_SIZE"])
+        by, made = "torchrun", int(os.environ["WORLD_SIZE"])
     elif size > 1 and (made := int(os.environ.get("SLURM_STEP_NUM_TASKS", "1"))) > 1:
-        by, environment = "srun", SLURMEnvironment
+        by = "srun"
     elif cfg.trainer.num_nodes > 1:
         raise UserError(
             f"trainer.num_nodes={cfg.trainer.num_nodes}: a process cannot start others on another "
@@ -155,7 +155,14 @@ def outside(cfg: TrainSettings) -> ClusterEnvironment | None:
             f"trainer.devices={cfg.trainer.devices} trainer.num_nodes={cfg.trainer.num_nodes}: "
             f"{by} has started {made} processes, these are {size}; the product must be {made}"
         )
-    return SLURMEnvironment(auto_requeue=False) if by == "srun" else environment()
+    if by == "torchrun":
+        return TorchElasticEnvironment()
+    if "SLURM_NTASKS_PER_NODE" not in os.environ:
+        raise UserError(
+            f"srun: --ntasks={made} leaves open how many processes a machine has; use "
+            f"--nodes={cfg.trainer.num_nodes} --ntasks-per-node={cfg.trainer.devices}"
+        )
+    return SLURMEnvironment(auto_requeue=False)
 
 
 @contextmanager
