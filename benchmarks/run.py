@@ -1,7 +1,7 @@
 """The harness: every contender in a process of its own, interleaved, medians with range and ratios.
 
 python benchmarks/run.py [all|training|startup|sum_tree|storage|bytes|gwr|diagnostics|er_study|
-                          episodic|cartpole|atari|side_by_side|stored ...]
+                          episodic|cartpole|atari|side_by_side|stored|scaling ...]
     [--repeats 5] [--only per,gwr] [--short]
     [--peers] [--peers-python PATH] [--against CHECKOUT]
 

@@ -233,9 +233,16 @@ def episodic() -> Benchmark:
     return replace(benchmark, targets=tuple(targets))
 
 
+def scaling() -> Benchmark:
+    """A run of one process beside one of two, a core each."""
+    digits = {"steps_one": 0, "steps_two": 0, "steps_ratio": 2}
+    digits |= {"updates_one": 0, "updates_two": 0, "updates_ratio": 2}
+    return listed("scaling.py", "cartpole", digits)
+
+
 BENCHMARKS = {  # quick ones first
     **{"startup": startup, "sum_tree": sum_tree, "storage": storage, "bytes": bytes_, "gwr": gwr},
     **{"diagnostics": diagnostics, "er_study": er_study, "episodic": episodic},
     **{"cartpole": cartpole, "pqn": pqn},
-    **{"atari": atari, "side_by_side": side_by_side, "stored": stored},
+    **{"atari": atari, "side_by_side": side_by_side, "stored": stored, "scaling": scaling},
 }
