@@ -94,9 +94,9 @@ def _load_random_state(folder: Path, agent: Any) -> None:
         return
     state = load_state(folder)
     torch.set_rng_state(torch.from_numpy(np.array(state["cpu"])))
-    saved = [name for name in _own_extras(agent) if name in state]
-    extras = {name: torch.from_numpy(np.array(state[name])) for name in saved}
-    agent.load_state_dict(extras, strict=False)
+    if distributed.rank:
+        extras = {name: torch.from_numpy(np.array(state[name])) for name in _own_extras(agent)}
+        agent.load_state_dict(extras, strict=False)
     if agent.device.type == "cuda" and "cuda" in state:
         torch.cuda.set_rng_state(torch.from_numpy(np.array(state["cuda"])), agent.device)
 
