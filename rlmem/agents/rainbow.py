@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from rlmem import registry
+from rlmem import distributed, registry
 from rlmem.agents.anneal import AnnealSettings
 from rlmem.agents.augment import AugmentSettings
 from rlmem.agents.base import check_discrete, discount
@@ -262,6 +262,7 @@ class Rainbow(DQN):
     def reset_head(self) -> None:
         """Draw the fully connected layers anew, forget the optimizer's moments of them."""
         weights = self._fresh().head.state_dict()
+        distributed.share_first(weights.values())
         self.online.head.load_state_dict(weights)
         if self.cfg.target_network:
             self.target.head.load_state_dict(weights)

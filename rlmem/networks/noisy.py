@@ -6,6 +6,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from rlmem import distributed
+
 
 class NoisyLinear(nn.Module):
     """y = (W + S * E) x + b + s * e with learned W, S, b, s and factored noise E = e_out e_in^T
@@ -50,11 +52,13 @@ def noisy_layers(network: nn.Module) -> list[NoisyLinear]:
 
 @torch.no_grad()
 def draw_noise(layers: list[NoisyLinear]) -> None:
-    """New noise for all layers, from torch's generator: sign(x) sqrt(|x|) of normal x."""
+    """New noise for all layers, from torch's generator: sign(x) sqrt(|x|) of normal x. Several
+    processes that learn together have the first one's."""
     sizes = [size for layer in layers for size in (len(layer.noise_in), len(layer.noise_out))]
     if not sizes:
         return
     normal = torch.randn(sum(sizes), device=layers[0].noise_in.device)
+    distributed.share_first([normal])
     parts = iter((normal.sign() * normal.abs().sqrt()).split(sizes))
     for layer in layers:
         layer.noise_in.copy_(next(parts))

@@ -17,8 +17,10 @@ from rlmem import distributed
 from rlmem.agents.base import Learner
 from rlmem.agents.ddpg import DDPG
 from rlmem.agents.dqn import DQN
+from rlmem.agents.rainbow import Rainbow
 from rlmem.memories.base.batch import Batch
 from tests.agents import test_nec
+from tests.agents.helpers import part
 from tests.settings import settings
 
 UPDATES, ROWS = 4, 8
@@ -75,6 +77,13 @@ def medqn() -> tuple[Learner, Batch]:
     return agent, {**batch, **held, "consolidation_weight": torch.full((UPDATES,), 0.5)}
 
 
+def rainbow() -> tuple[Learner, Batch]:
+    """With noise and heads that begin anew, which are the first process's."""
+    keys = ("agent=rainbow", "env=cartpole", "agent.network.hidden=[16]", "agent.reset_every=3")
+    cfg = settings(*keys, "agent.n_step=1", "agent.noisy=true", "agent.lr=0.01").agent
+    return Rainbow(cfg, (4,), 2, updates=8), batch_of(discrete)
+
+
 def td3() -> tuple[Learner, Batch]:
     keys = ("agent=td3", "env=reacher", "agent.target_noise=0", "agent.network.hidden=[16,16]")
     box = np.ones(2, np.float32)
@@ -96,7 +105,7 @@ KINDS = {
     "dqn": dqn,
     "double": lambda: dqn("agent.double=true", "agent.loss=huber", "agent.max_grad_norm=0.5"),
     "rmsprop": lambda: dqn("agent.optimizer=rmsprop"),
-    **{"medqn": medqn, "td3": td3, "nec": nec},
+    **{"medqn": medqn, "rainbow": rainbow, "td3": td3, "nec": nec},
 }
 
 
@@ -116,8 +125,10 @@ def learned(kind: str, number: int | None) -> Weights:
     """Weights and running statistics after the updates."""
     torch.manual_seed(0)
     agent, batch = KINDS[kind]()
+    torch.manual_seed(number or 0)
     agent.train()
-    agent.update(rows(batch, number))
+    for update in range(len(batch["weight"])):
+        agent.update(rows(part(batch, slice(update, update + 1)), number))
     state = agent.state_dict()
     return {n: t.numpy().copy() for n, t in state.items() if not n.endswith("_extra_state")}
 
