@@ -111,6 +111,7 @@ class Learner(lightning.LightningModule):
     compiles: ClassVar[bool] = False
     on_cpu: ClassVar[bool] = False
     data_parallel: ClassVar[bool] = False
+    cfg: Any
     online: Any
     optimizer: Any = None
     grad_steps: int = 0
