@@ -48,7 +48,7 @@ def test_a_cgroups_limit_counts(machine: Path) -> None:
 
 def test_a_memory_that_fits_is_one_line_with_its_bytes(machine: Path) -> None:
     assert preflight(frames(100_000)) == (
-        "memory when full (100,000 transitions): 675.5 MiB, most of it frames; "
+        "memory when full (100,000 transitions): 675.1 MiB, most of it frames; "
         "the machine's memory: 2.0 GiB, 1.0 GiB available"
     )
 
