@@ -98,6 +98,7 @@ class Learner(lightning.LightningModule):
         data_parallel: whether several processes can train it together: it learns from minibatches
             of a replay, and takes every gradient step by `apply_gradients`, which averages them.
         optimizer: None where nothing is learned by gradients.
+        stops_diverged: whether a loss that is no finite number ends the run.
     """
 
     discrete: ClassVar[bool] = True
@@ -111,10 +112,10 @@ class Learner(lightning.LightningModule):
     compiles: ClassVar[bool] = False
     on_cpu: ClassVar[bool] = False
     data_parallel: ClassVar[bool] = False
-    cfg: Any
     online: Any
     optimizer: Any = None
     grad_steps: int = 0
+    stops_diverged: bool = True
     _update: Any
     epsilon: Any  # (env steps) -> probability of a random action in training
 
@@ -157,7 +158,7 @@ class Learner(lightning.LightningModule):
         if newest:  # observers hold these outputs too: what they say of them has the loss
             loss = newest[1]["loss"] = self.losses(*newest)
             # Once lost, weights stay so: the last loss of a Trainer step tells of all before.
-            if self.cfg.on_divergence == "stop" and not torch.isfinite(loss).all():
+            if self.stops_diverged and not torch.isfinite(loss).all():
                 raise Diverged(float(loss[-1]), self.grad_steps)
         return outputs
 

@@ -25,7 +25,9 @@ def build_agent(run: TrainSettings, spec: EnvSpec) -> Learner:
         UserError: it cannot act in this environment.
     """
     torch.manual_seed(derive_seed(run.seed, 0))
-    return run.agent.build(run, spec).eval()
+    agent = run.agent.build(run, spec).eval()
+    agent.stops_diverged = run.agent.on_divergence == "stop"
+    return agent
 
 
 def build_memory(run: TrainSettings, spec: EnvSpec, columns: Columns | None = None) -> ReplayMemory:

@@ -17,6 +17,7 @@ SETTINGS = TabularSettings(
     learning_starts=0,
     train_every=1,
     updates_per_step=1,
+    on_divergence="stop",
     epsilon=0.03,
 )
 PLACES = np.arange(2, dtype=np.float32)[:, None]
