@@ -70,7 +70,12 @@ class Rainbow(DQN):
     def check(cls, settings: RainbowSettings, run: Any) -> None:
         """Raise a UserError if switches contradict each other."""
         super().check(settings, run)
-        registry.check_name(GROUP, settings.distribution, "agent.distribution")
+        registry.find(GROUP, settings.distribution, "agent.distribution")
+        if settings.distribution != "none" and settings.loss != "mse":
+            raise UserError(
+                f"agent.loss={settings.loss}: of the TD error; agent.distribution="
+                f"{settings.distribution} has a loss of its own, use agent.distribution=none"
+            )
         if settings.distribution != "none" and settings.target_clip is not None:
             raise UserError(
                 f"agent.target_clip={list(settings.target_clip)}: for numbers as targets; with "

@@ -153,6 +153,8 @@ def test_returns_shorten_and_see_farther_from_each_reset_on() -> None:
     ("overrides", "message"),
     [
         (["agent.distribution=c52"], "agent.distribution=c52: .*c51"),
+        (["agent.distribution=auto"], "agent.distribution=auto: .*c51"),
+        (["agent.loss=huber"], "agent.loss=huber: .*use agent.distribution=none"),
         (["agent.support=[3,1]"], r"agent.support=\[3.*two rising numbers"),
         (["agent.target_clip=[-1,1]"], "agent.target_clip=.*set agent.support"),
         (["agent.anneal.n_step=20"], "agent.anneal.n_step=20: from agent.n_step=10 down"),
