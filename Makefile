@@ -8,7 +8,7 @@ ARGS ?=
 # over from the other when it is through.
 XDIST := -n 2 --dist worksteal
 
-.PHONY: help setup train study pages test test-fast lint format type check bench clean
+.PHONY: help setup train study pages docs test test-fast lint format type check bench torture clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,7 +22,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 train: $(STAMP) ## train: make train ARGS="memory=per env=pong"
-	$(BIN)/python train.py $(if $(ARGS),$(ARGS),memory=gwr env=road_runner trainer.max_env_steps=40000 evaluation.every=10000 evaluation.episodes=5)
+	$(BIN)/python train.py $(if $(ARGS),$(ARGS),memory=gwr env=road_runner trainer.max_env_steps=20000 evaluation.every=10000 evaluation.episodes=5)
 
 study: $(STAMP) ## run what is missing of a study, report: make study NAME=replay_table
 	$(BIN)/python study.py $(NAME) $(ARGS)
@@ -31,6 +31,10 @@ pages: $(STAMP) ## each study's page from what is recorded of its runs: studies/
 	set -e; for study in studies/*/study.yaml; do \
 		$(BIN)/python study.py $$(basename $$(dirname $$study)) --report; \
 	done
+
+# The version of Material that comes next is another program; until it is here this one says so.
+docs: $(STAMP) ## the documentation site: build/site/index.html, opens without a server
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 test: $(STAMP) ## all tests
 	$(BIN)/python -m pytest $(XDIST) $(ARGS)
@@ -54,6 +58,9 @@ check: lint type test ## what must be green before a commit
 
 bench: $(STAMP) ## speed and bytes against bare loops: make bench ARGS="cartpole --peers"
 	$(BIN)/python benchmarks/run.py $(ARGS)
+
+torture: $(STAMP) ## kills, damage and crafted files for ten minutes: make torture HOURS=8
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.torture $(if $(HOURS),--hours $(HOURS)) $(ARGS)
 
 clean: ## remove .venv and caches
 	rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache .hypothesis

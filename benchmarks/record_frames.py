@@ -147,9 +147,8 @@ def run_policy(run_dir: Path, checkpoint: str, spec: Any) -> tuple[Any, int]:
     Raises:
         UserError: no such run or checkpoint, or a network for other observations or actions.
     """
-    import torch
-
-    from rlmem.callbacks.checkpoint import find_checkpoint, load_model
+    from rlmem.callbacks.checkpoint import find_checkpoint, load_model, read_manifest
+    from rlmem.callbacks.weights import load_best
     from rlmem.errors import UserError
     from rlmem.runs.build import build_agent
 
@@ -158,18 +157,12 @@ def run_policy(run_dir: Path, checkpoint: str, spec: Any) -> tuple[Any, int]:
         path = run_dir / "checkpoints" / "best.ckpt"
         if not path.exists():
             raise UserError(f"--run {run_dir}: it has no best.ckpt; use --checkpoint last")
-        try:
-            content = torch.load(path, weights_only=True, map_location="cpu")
-            agent.load_state_dict(content["state_dict"])
-        except Exception as error:  # torch raises several kinds
-            reason = str(error).splitlines()[0]
-            raise UserError(f"{path} cannot be loaded: {reason}") from None
-        return agent.act, int(content["env_steps"])
+        return agent.act, load_best(path, agent)
     folder = find_checkpoint(run_dir)
     if folder is None:
         raise UserError(f"--run {run_dir}: it has no checkpoint")
     load_model(folder, agent)
-    return agent.act, int(json.loads((folder / "manifest.json").read_text())["env_steps"])
+    return agent.act, int(read_manifest(folder)["env_steps"])
 
 
 def record(

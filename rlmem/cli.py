@@ -7,7 +7,7 @@ from typing import Any
 
 from rlmem.config import run_hydra
 from rlmem.config.run_directory import override_key, saved_overrides
-from rlmem.errors import UserError
+from rlmem.errors import UserError, printable
 
 
 def _train(cfg: Any) -> Any:
@@ -87,11 +87,11 @@ def _study(name: str, only: str, workers: int) -> int:
             print(f"warning: {line}; recorded ones are run anew, those in {folder}/runs if removed")
         failed = run_study(study, columns, workers) if workers else []
         for job, error in failed:
-            print(f"failed: {job.name}: {error} ({job.folder}/log.txt)", file=sys.stderr)
+            print(printable(f"failed: {job.name}: {error} ({job.folder}/log.txt)"), file=sys.stderr)
         report = report_study(study)
         recorded = record(study)
     except UserError as error:
-        print(f"rlmem: {error}", file=sys.stderr)
+        print(f"rlmem: {printable(str(error))}", file=sys.stderr)
         return 2
     except (KeyboardInterrupt, SystemExit):
         print("rlmem: interrupted; the same command goes on", file=sys.stderr)
@@ -110,7 +110,7 @@ def train_main() -> None:
     try:
         argv = repeat_overrides(sys.argv[1:])
     except UserError as error:
-        print(f"rlmem: {error}", file=sys.stderr)
+        print(f"rlmem: {printable(str(error))}", file=sys.stderr)
         sys.exit(2)
     sys.exit(run_hydra(_train, "train", argv))
 

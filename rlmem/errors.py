@@ -27,9 +27,19 @@ def choose_from(word: str, names: Iterable[str]) -> str:
     return f"{near or ';'} {'Available' if near else 'available'}: {', '.join(names)}"
 
 
+def printable(text: str) -> str:
+    """A text without what a terminal would act on: such marks are shown as they are written down.
+
+    Texts of a run directory go through it before they are printed.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
+
+
 def one_line(thing: object, most: int = 120) -> str:
     """A text, such as an error's, in one line of at most so many characters."""
-    text = " ".join(str(thing).split())
+    text = " ".join(printable(str(thing)).split())
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 

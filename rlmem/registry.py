@@ -117,6 +117,13 @@ def parts(group: str) -> dict[str, Part]:
     return dict(sorted(_parts.get(group, {}).items()))
 
 
+def groups() -> list[str]:
+    """The groups that have parts, also those below others and those that only a key names."""
+    for room in ROOMS:
+        _open(room)
+    return sorted(_parts)
+
+
 def find(group: str, name: str, key: str | None = None) -> Part:
     """The part of a group.
 

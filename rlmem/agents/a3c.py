@@ -42,6 +42,7 @@ class A3CSettings(AgentSettings):
     reward_scale: float = setting(above=0)
     max_grad_norm: float | None = setting(above=0)
     screen: Any = setting()
+    num_envs: int = setting(at_least=1)
     network: PolicySettings = setting()
 
 

@@ -56,11 +56,11 @@ class AgentSettings(Settings):
 
     name: str = setting()
     gamma: float = setting(at_least=0, at_most=1)
-    batch_size: int = setting(at_least=1, divided=True)
-    n_step: int = setting(at_least=1)
+    batch_size: int = setting(at_least=1, at_most=2**20, divided=True)
+    n_step: int = setting(at_least=1, at_most=100_000)
     learning_starts: int = setting(at_least=0)
     train_every: int = setting(at_least=1)
-    updates_per_step: int = setting(at_least=1)
+    updates_per_step: int = setting(at_least=1, at_most=2**20)
     on_divergence: str = setting(choices=("stop", "continue"))
 
 

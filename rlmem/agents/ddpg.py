@@ -30,7 +30,7 @@ from rlmem.settings import Settings, setting
 class ActorCriticSettings(Settings):
     """Widths of actor and critics, and where the critics take the action."""
 
-    hidden: list[int] = setting(at_least=1)
+    hidden: list[int] = setting(at_least=1, at_most=65_536)
     action_layer: int = setting(at_least=1)
 
 

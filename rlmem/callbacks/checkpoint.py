@@ -5,31 +5,48 @@ pickled). It is written beside the previous one and put in its place when comple
 in the middle leaves the previous one valid.
 """
 
-import json
-import os
-import shutil
 from pathlib import Path
 from typing import Any
 
 import lightning
 import numpy as np
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 
 from rlmem import distributed
+from rlmem.callbacks.checkpoint_files import (
+    FORMAT,
+    MANIFEST,
+    CheckpointFiles,
+    find_checkpoint,
+    put_in_place,
+    remove,
+    write_checksums,
+    write_json,
+)
 from rlmem.callbacks.diagnostics import ReplayDiagnostics
 from rlmem.callbacks.records import Recorder
+from rlmem.callbacks.weights import (
+    load_file,
+    optimizer_tensors,
+    save_best,
+    save_file,
+    take_optimizer,
+    take_weights,
+)
 from rlmem.collect.stream import Stream
-from rlmem.errors import UserError
-from rlmem.memories.base.serialize import State, link, load_state, save_state
+from rlmem.errors import UserError, one_line
+from rlmem.memories.base.serialize import State, link, save_state
 from rlmem.version import __version__
 
-FORMAT = 2
 BEST = "best.ckpt"
+# What a state that no run saved can raise beside what checks say of it.
+UNFIT = (OSError, ValueError, LookupError, TypeError, ArithmeticError, RuntimeError, EOFError)
+UNFIT += (AttributeError,)
+MODEL, OPTIMIZER = "model.safetensors", "optimizer.safetensors"
 README = """A checkpoint of rlmem: `python train.py resume=<run directory>` goes on from here.
 
-manifest.json          counters; written last, so its presence says the checkpoint is complete
+manifest.json          counters
+checksums.json         which run it is of; size and CRC-32 of each file but arrays; written last
 model.safetensors      online and target network
 optimizer.safetensors  optimizer state, by parameter number
 random/                state of torch's own generator
@@ -42,36 +59,6 @@ memory/                the memory (large; of a finished run what it plays with, 
 diagnostics/           what metrics.csv needs to go on with sampled_fraction and the like
 best.ckpt              the best model of the evaluations so far (a link)
 """
-
-
-def _optimizer_tensors(optimizer: torch.optim.Optimizer | None) -> dict[str, torch.Tensor]:
-    if optimizer is None:
-        return {}
-    state = optimizer.state_dict()["state"]
-    # Step counts may be views of one tensor, which safetensors refuses.
-    return {
-        f"{i}.{name}": t.contiguous() if t.dim() else t.clone()
-        for i, values in state.items()
-        for name, t in values.items()
-    }
-
-
-def _load_optimizer(
-    optimizer: torch.optim.Optimizer | None, tensors: dict[str, torch.Tensor]
-) -> None:
-    if optimizer is None:
-        return
-    state: dict[int, dict[str, torch.Tensor]] = {}
-    for key, tensor in tensors.items():
-        number, name = key.split(".", 1)
-        state.setdefault(int(number), {})[name] = tensor
-    groups = optimizer.state_dict()["param_groups"]
-    optimizer.load_state_dict({"state": state, "param_groups": groups})
-    # Adam's own tensors must lie in memory as their parameters do, or sums run in another order.
-    for parameter, values in optimizer.state.items():
-        for name, value in values.items():
-            if value.shape == parameter.shape and value.dim() == 4:
-                values[name] = torch.empty_like(parameter).copy_(value)
 
 
 def _own_extras(agent: Any) -> dict[str, torch.Tensor]:
@@ -89,10 +76,7 @@ def _random_state(agent: Any) -> State:
     return state
 
 
-def _load_random_state(folder: Path, agent: Any) -> None:
-    if not folder.is_dir():  # of a version that did not keep it
-        return
-    state = load_state(folder)
+def _load_random_state(state: State, agent: Any) -> None:
     torch.set_rng_state(torch.from_numpy(np.array(state["cpu"])))
     if distributed.rank:
         extras = {name: torch.from_numpy(np.array(state[name])) for name in _own_extras(agent)}
@@ -118,24 +102,20 @@ def save_checkpoint(
     Raises:
         UserError: it cannot be written; the one that is there stays.
     """
-    fresh, old = folder.with_name(folder.name + ".new"), folder.with_name(folder.name + ".old")
+    fresh = folder.with_name(folder.name + ".new")
     try:
         if distributed.rank == 0:
-            shutil.rmtree(fresh, ignore_errors=True)
+            remove(fresh)
             fresh.mkdir(parents=True)
         distributed.wait()
         _save_own(_own(fresh), _own(folder), agent, stream, recorder, with_memory)
         distributed.wait()
         if distributed.rank == 0:
             _save_whole(fresh, folder, agent, stream, recorder, with_memory, summary)
-            shutil.rmtree(old, ignore_errors=True)
-            if folder.exists():
-                os.replace(folder, old)
-            os.replace(fresh, folder)
-            shutil.rmtree(old, ignore_errors=True)
+            put_in_place(fresh, folder)
         distributed.wait()
     except OSError as error:
-        shutil.rmtree(fresh, ignore_errors=True)
+        remove(fresh)
         kept = "; the one before it is intact" if find_checkpoint(folder.parents[1]) else ""
         raise UserError(
             f"{folder}: the checkpoint cannot be written ({error.strerror or error}){kept}"
@@ -170,10 +150,11 @@ def _save_whole(
     with_memory: bool,
     summary: dict[str, Any] | None,
 ) -> None:
-    """What is of all processes; the manifest last."""
-    model = {name: t.contiguous() for name, t in agent.state_dict().items()}
-    save_file(model, fresh / "model.safetensors")
-    save_file(_optimizer_tensors(agent.optimizer), fresh / "optimizer.safetensors")
+    """What is of all processes; the checksums last."""
+    known = {
+        MODEL: save_file(agent.state_dict(), fresh / MODEL),
+        OPTIMIZER: save_file(optimizer_tensors(agent.optimizer), fresh / OPTIMIZER),
+    }
     if recorder.best_return is not None and (best := folder.with_name(BEST)).exists():
         link(best, fresh / BEST)
     (fresh / "README.txt").write_text(README)
@@ -188,42 +169,17 @@ def _save_whole(
         **recorder.state_dict(),
         "summary": summary,
     }
-    (fresh / "manifest.json").write_text(json.dumps(manifest, indent=2))
-
-
-def remove_leftovers(folder: Path) -> None:
-    """Remove what a killed save left beside a complete checkpoint."""
-    for suffix in (".new", ".old"):
-        other = folder.with_name(f"last{suffix}")
-        if other != folder:
-            shutil.rmtree(other, ignore_errors=True)
-
-
-def find_checkpoint(run_dir: Path) -> Path | None:
-    """The newest complete checkpoint of a run, or None."""
-    # `.old` is all there is when a save was killed between its two renames.
-    for name in ("last", "last.old"):
-        folder = run_dir / "checkpoints" / name
-        if (folder / "manifest.json").exists():
-            return folder
-    return None
+    known[MANIFEST] = write_json(fresh / MANIFEST, manifest)
+    write_checksums(fresh, known)
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
     """The manifest of a checkpoint.
 
     Raises:
-        UserError: it is of another format or damaged.
+        UserError: it is of another format, damaged, or another run's.
     """
-    try:
-        manifest = json.loads((folder / "manifest.json").read_text())
-    except (OSError, json.JSONDecodeError) as error:
-        raise UserError(f"{folder}: manifest.json cannot be read ({error})") from None
-    if manifest.get("format") != FORMAT:
-        raise UserError(
-            f"{folder}: checkpoint format {manifest.get('format')}, this version reads {FORMAT}"
-        )
-    return manifest
+    return CheckpointFiles(folder).manifest
 
 
 def load_model(folder: Path, agent: Any) -> None:
@@ -232,11 +188,30 @@ def load_model(folder: Path, agent: Any) -> None:
     Raises:
         UserError: the file is damaged or of another network.
     """
+    _load_model(CheckpointFiles(folder), agent)
+
+
+def _load_model(files: CheckpointFiles, agent: Any) -> None:
+    path = files.folder / MODEL
     try:
-        agent.load_state_dict(load_file(folder / "model.safetensors"))
-    except Exception as error:  # safetensors and torch raise several kinds
-        reason = str(error).splitlines()[0]
-        raise UserError(f"{folder}/model.safetensors cannot be loaded: {reason}") from None
+        take_weights(agent, load_file(path, files.expected(MODEL), files.root), path)
+    except (ValueError, RuntimeError) as error:
+        raise UserError(one_line(error, 400)) from None
+
+
+def load_memory(folder: Path, memory: Any) -> None:
+    """Give a memory what a checkpoint saved of it: the whole, or what an agent needs to play.
+
+    Raises:
+        UserError: it is damaged, or of another memory.
+    """
+    files = CheckpointFiles(folder)
+    load = memory.load if files.manifest["memory_saved"] else memory.load_answers
+    try:
+        files.verify_states("memory")
+        load(folder / "memory")
+    except UNFIT as error:
+        raise UserError(f"{folder}/memory cannot be loaded: {one_line(error, 400)}") from None
 
 
 def load_checkpoint(
@@ -250,23 +225,31 @@ def load_checkpoint(
     Raises:
         UserError: the checkpoint is incomplete, damaged, or of another run.
     """
-    manifest = read_manifest(folder)
+    files = CheckpointFiles(folder)
+    manifest = files.manifest
     if not manifest["memory_saved"]:
         raise UserError(
             f"resume={folder.parents[1]}: the run finished and its memory was not kept; to extend "
             "runs later, train with checkpoint.keep_memory_when_finished=true"
         )
-    load_model(folder, agent)
-    own = _own(folder)
+    _load_model(files, agent)
+    own = _own(folder).relative_to(folder).as_posix()
+    prefix = "" if own == "." else f"{own}/"
+    path = folder / OPTIMIZER
     try:
-        _load_optimizer(agent.optimizer, load_file(folder / "optimizer.safetensors"))
-        if diagnostics and (own / "diagnostics").is_dir():
-            diagnostics.load_state_dict(load_state(own / "diagnostics"))
-        stream.memory.load(own / "memory")
-        stream.load_state_dict(load_state(own / "stream"))
-        _load_random_state(own / "random", agent)
-    except (OSError, ValueError, KeyError, EOFError, SafetensorError) as error:
-        raise UserError(f"{folder} cannot be loaded: {error}") from None
+        tensors = load_file(path, files.expected(OPTIMIZER), files.root)
+        take_optimizer(agent.optimizer, tensors, path)
+        if diagnostics and files.has(f"{prefix}diagnostics/state.json"):
+            diagnostics.load_state_dict(files.state(f"{prefix}diagnostics"))
+        files.verify_states(f"{prefix}memory")
+        stream.memory.load(_own(folder) / "memory")
+        stream.load_state_dict(files.state(f"{prefix}stream"))
+        if files.has(f"{prefix}random/state.json"):  # not of a version that did not keep it
+            _load_random_state(files.state(f"{prefix}random"), agent)
+        if distributed.rank == 0 and files.has(BEST):
+            files.verify(BEST)
+    except UNFIT as error:
+        raise UserError(f"{folder} cannot be loaded: {one_line(error, 400)}") from None
     agent.grad_steps = manifest["grad_steps"]
     if distributed.rank == 0:
         _restore_best(folder, manifest["best_return"])
@@ -320,13 +303,7 @@ class Checkpointing(lightning.Callback):
         self.recorder.best_return = evaluation.mean
         path = self.folder.with_name(BEST)
         path.parent.mkdir(parents=True, exist_ok=True)
-        content = {
-            "state_dict": agent.state_dict(),
-            "env_steps": self.stream.env_steps,
-            "eval_return_mean": evaluation.mean,
-        }
-        torch.save(content, path.with_suffix(".new"))
-        os.replace(path.with_suffix(".new"), path)
+        save_best(path, agent, self.stream.env_steps, evaluation.mean)
 
     def on_train_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int

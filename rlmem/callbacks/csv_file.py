@@ -1,12 +1,15 @@
 """A CSV file that a run appends rows to, and goes on with when it is resumed."""
 
 import csv
+import io
 import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
 
 from rlmem import distributed
+from rlmem.errors import UserError, one_line
+from rlmem.run_files import append_text, is_column, is_number, new_text, table_text
 
 
 class CsvFile:
@@ -41,11 +44,10 @@ class CsvFile:
         """Write the file again, with further columns that its rows have no values of."""
         kept: list[dict[str, str]] = []
         there: Sequence[str] = ()
-        if self.path.exists():
-            with self.path.open(newline="") as file:
-                reader = csv.DictReader(file)
-                there = reader.fieldnames or ()
-                kept = [row for row in reader if _whole(row) and _steps(row) <= until][:keep]
+        if os.path.lexists(self.path):
+            there, rows = self._read()
+            kept = [row for row in rows if _whole(row) and _steps(row) <= until][:keep]
+            self._check(there, kept)
         if kept:  # without a row, the header there may be half a line
             self.columns = list(there)
         if self.columns:
@@ -53,13 +55,39 @@ class CsvFile:
         self.rows = len(kept)
         # Written beside the old file and put in its place, so that no kill loses what was there.
         fresh = self.path.with_suffix(".new")
-        with fresh.open("w", newline="") as file:
+        with new_text(fresh, newline="") as file:
             if self.columns:
                 writer = csv.DictWriter(file, self.columns, extrasaction="ignore")
                 writer.writeheader()
                 writer.writerows(kept)
         os.replace(fresh, self.path)
-        self._file = self.path.open("a", newline="")
+        self._file = append_text(self.path, newline="")
+
+    def _read(self) -> tuple[Sequence[str], list[dict[str, str]]]:
+        """The columns and rows of the file as it is.
+
+        Raises:
+            UserError: it is no table.
+        """
+        try:
+            reader = csv.DictReader(io.StringIO(table_text(self.path)))
+            there = reader.fieldnames or ()
+            rows = list(reader)
+        except (OSError, ValueError, csv.Error) as error:
+            raise UserError(f"{self.path} cannot be read ({one_line(error)})") from None
+        return there, rows
+
+    def _check(self, columns: Sequence[str], rows: list[dict[str, str]]) -> None:
+        """Refuse what no run writes, such as a cell that a spreadsheet computes.
+
+        Raises:
+            UserError: names it.
+        """
+        if odd := [name for name in columns if not is_column(name)] if rows else []:
+            raise UserError(f"{self.path}: {one_line(odd[0])!r} is no column of a run")
+        for row in rows:
+            if odd := [cell for cell in row.values() if not is_number(cell)]:
+                raise UserError(f"{self.path}: {one_line(odd[0])!r} is no number")
 
     def write(self, rows: list[dict[str, Any]]) -> None:
         """Append rows; the first row ever names the columns if none were given, and a column that
@@ -92,5 +120,5 @@ def _whole(row: dict[str, Any]) -> bool:
 def _steps(row: dict[str, str]) -> int:
     try:
         return int(row["env_steps"])
-    except ValueError:
+    except (ValueError, KeyError):
         return 2**63

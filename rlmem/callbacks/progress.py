@@ -1,5 +1,6 @@
 """What a user sees of a run: one bar (or a line now and then), and a table at the end."""
 
+import datetime
 import sys
 import threading
 import time
@@ -78,7 +79,7 @@ class Progress(lightning.Callback):
             return ""
         speed = (self.stream.env_steps - steps) / seconds
         left = (total - done) * seconds / (done - first)
-        return f"{speed:,.0f} steps/s | {left:,.0f} s left | "
+        return f"{speed:,.0f} steps/s | {datetime.timedelta(seconds=round(left))} left | "
 
     def _length(self) -> tuple[int, int, str]:
         """How much is done, of how much, and what is counted: env steps, or episodes where so many
@@ -95,7 +96,9 @@ class Progress(lightning.Callback):
     def _status(self) -> str:
         held, returns = self.stream.held, self.stream.episodes.recent_returns
         size = readable_bytes(held.bytes)
-        last = f"return {returns[-1]:.1f}" if returns else "no episode yet"
+        mean = sum(returns) / max(1, len(returns))  # of the last hundred at most
+        count = "1 episode" if len(returns) == 1 else f"{len(returns)} episodes"
+        last = f"return {mean:.1f} ({count})" if returns else "no episode yet"
         evaluation = self.recorder.last_evaluation
         scored = f", eval {evaluation.mean:.1f}" if evaluation else ""
         return f"{last}{scored} | memory {size}, {held.entries:,} entries"

@@ -16,7 +16,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from rlmem.callbacks.checkpoint import find_checkpoint, read_manifest
+from rlmem.callbacks.checkpoint import read_manifest
+from rlmem.callbacks.checkpoint_files import find_checkpoint
 from rlmem.config.schema import TrainSettings
 from rlmem.errors import need
 from rlmem.integrations.wandb_dashboard import (
@@ -27,8 +28,8 @@ from rlmem.integrations.wandb_dashboard import (
     has_key,
 )
 from rlmem.registry import part
+from rlmem.run_files import parse_json, read_small, write_small
 from rlmem.settings import Settings, setting
-from rlmem.small_files import write_small
 
 FLUSH_SECONDS = 1.0  # a kill loses what W&B has not written; by default that is up to 15 s
 MODEL_FILES = (
@@ -43,7 +44,7 @@ def next_segment(run_dir: Path) -> tuple[str, int]:
     """The run's id and the number of its next segment, taken at once and never given again."""
     path = run_dir / "wandb.json"
     try:
-        known = json.loads(path.read_text())
+        known = parse_json(read_small(path))
         run_id, segment = str(known["id"]), int(known["segments"]) + 1
     except (OSError, ValueError, KeyError, TypeError):
         run_id, segment = secrets.token_hex(6), 1

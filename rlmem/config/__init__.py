@@ -27,7 +27,7 @@ from rlmem.config import objective, plugins, sweep
 from rlmem.config.errors import explain
 from rlmem.config.schema import CONF_DIR
 from rlmem.config.validate import check, check_evaluate, check_output_dir
-from rlmem.errors import UserError
+from rlmem.errors import UserError, one_line, printable
 
 __all__ = ["CONF_DIR", "check", "check_evaluate", "check_output_dir", "compose", "run_hydra"]
 
@@ -195,7 +195,8 @@ def _end_of_sweep(code: int) -> int:
     current = sweep.SweepRecord.current
     failed = current.failed() if current else []
     if current and failed:
-        print(f"rlmem: {sweep.failure_list(failed, current.folder)}", file=sys.stderr, flush=True)
+        listed = printable(sweep.failure_list(failed, current.folder))
+        print(f"rlmem: {listed}", file=sys.stderr, flush=True)
     return code or next((exit_code for _, _, exit_code in failed), 0)
 
 
@@ -222,7 +223,7 @@ def _user_mistake(exc: Exception, line: str, show: bool) -> int:
 
 
 def _say(line: str) -> None:
-    print(f"rlmem: {' '.join(line.split())}", file=sys.stderr, flush=True)
+    print(f"rlmem: {one_line(line, 10_000)}", file=sys.stderr, flush=True)
 
 
 @contextmanager

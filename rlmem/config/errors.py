@@ -48,7 +48,7 @@ def explain(exc: BaseException, overrides: list[str]) -> str | None:
     if isinstance(exc, OmegaConfBaseException):
         return _value(exc, overrides)
     if isinstance(exc, ValueError) and str(exc).startswith("Config group override must be"):
-        given = next((o for o in overrides if o.endswith(("=null", "=None"))), None)
+        given = next((o for o in overrides if _names_no_option(o)), None)
         return f"{given}: a group takes a name, or [] for none" if given else None
     if isinstance(exc, ValueError) and str(exc).startswith(("The --resolve flag", "Only one of")):
         return str(exc)
@@ -67,6 +67,13 @@ def _given(key: str, overrides: list[str]) -> str:
         if override.lstrip("+~").split("=")[0].split("@")[0] == key:
             return override
     return key
+
+
+def _names_no_option(override: str) -> bool:
+    """Whether it gives a config group a number or nothing in a name's place."""
+    key, _, value = override.lstrip("+").partition("=")
+    in_place = value in ("null", "None", "true", "false") or value[:1].isdigit() or value[:1] == "-"
+    return in_place and key.split("@")[0] in config_groups()
 
 
 def config_groups() -> list[str]:

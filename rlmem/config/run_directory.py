@@ -5,11 +5,11 @@ config.yaml     the configuration, resolved: text in it is text, never a referen
 """
 
 import re
+import sys
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
@@ -20,8 +20,8 @@ from rlmem.config.errors import config_groups, config_options
 from rlmem.config.plugins import MANY
 from rlmem.config.schema import TrainSettings
 from rlmem.config.validate import read_settings
-from rlmem.errors import UserError
-from rlmem.small_files import read_small
+from rlmem.errors import UserError, one_line, printable
+from rlmem.run_files import UNREADABLE, check_links, parse_yaml, read_small
 
 # What a run directory may set: these groups, and these keys with all below them. A key that makes
 # code run (Hydra's own, or one that names something to import) must never stand here; it takes
@@ -40,17 +40,8 @@ NAMED_BY = ("name", "kind", "suite")  # keys of a part that may be its option's 
 MOST_OVERRIDES, MOST_CONFIG = 2**14, 2**18  # bytes; Hydra's parser is slow on long lines
 
 _NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)*")  # of a group's option: no way out of its folder
-_UNREADABLE = (OSError, ValueError, RecursionError, yaml.YAMLError)
+_MODULE = re.compile(r"([^:/\\\s]+):")  # of an environment's id
 _PARSER = OverridesParser.create()
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML without aliases: a few of them in each other stand for more nodes than memory holds."""
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError("it holds an alias")
-        return super().compose_node(parent, index)
 
 
 def override_key(override: str) -> str:
@@ -69,10 +60,10 @@ def saved_overrides(run_dir: Path, given: Collection[str]) -> list[str] | None:
     """
     path = run_dir / "overrides.yaml"
     try:
-        lines = yaml.load(read_small(path, MOST_OVERRIDES), _Loader)
+        lines = parse_yaml(read_small(path, MOST_OVERRIDES))
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise UserError(f"{path}: cannot be read ({_reason(error)})") from None
     if not (isinstance(lines, list) and all(isinstance(line, str) for line in lines)):
         raise UserError(f"{path}: must be a list of overrides, each a text")
@@ -115,8 +106,8 @@ def _refusal(line: str) -> str | None:
 def saved_config(run_dir: Path) -> dict[str, Any] | None:
     """The content of a run's config.yaml, None where there is none or a damaged one."""
     try:
-        config = yaml.load(read_small(run_dir / "config.yaml", MOST_CONFIG), _Loader)
-    except _UNREADABLE:
+        config = parse_yaml(read_small(run_dir / "config.yaml", MOST_CONFIG))
+    except UNREADABLE:
         return None
     return config if isinstance(config, dict) else None
 
@@ -138,17 +129,58 @@ def run_settings(run_dir: Path, given: str) -> TrainSettings:
         if _means_more(text):
             shown = repr(text if len(text) <= 120 else f"{text[:120]}...")
             raise UserError(f"{run_dir}/config.yaml: {shown} is no value; runs save resolved ones")
+    check_folder(run_dir)
     try:
         try:
-            return read_settings(saved, lenient=True)
+            settings = read_settings(saved, lenient=True)
         except UserError:  # composing takes a while, and most runs lack nothing
-            return read_settings(_completed(saved), lenient=True)
+            settings = read_settings(_completed(saved), lenient=True)
+        check_taken(settings)
+        return settings
     except UserError as error:
         plugins = saved.get("plugins") or []
         more = f"; the run was made with plugins={plugins}: name them again" if plugins else ""
         raise UserError(f"{run_dir}/config.yaml: {error}{more}") from None
     except (AttributeError, TypeError) as error:
         raise UserError(f"{run_dir}/config.yaml: cannot be read ({_reason(error)})") from None
+
+
+def check_folder(run_dir: Path) -> None:
+    """Refuse a run directory that leads elsewhere.
+
+    Raises:
+        UserError: a link in it leads out of it.
+    """
+    try:
+        check_links(run_dir)
+    except OSError as error:
+        raise UserError(printable(str(error))) from None
+
+
+def check_taken(settings: TrainSettings) -> None:
+    """Refuse what a run directory's configuration would import or make elsewhere.
+
+    An environment's id may name a module, as `my_package:Mine-v0` does. That is code, so it is
+    imported only where the user names it, by `plugins=[my_package]`.
+
+    Raises:
+        UserError: a module was not named, or a folder outside is not there.
+    """
+    for key in ("id", "kwargs"):
+        for text in _texts(getattr(settings.env, key, None)):
+            if (named := _MODULE.match(text)) and named[1] not in sys.modules:
+                shown, module = one_line(text), one_line(named[1])
+                raise UserError(
+                    f"env.{key}={shown}: a run directory names the module {module}, which is code: "
+                    f"give plugins=[{module}] if you trust it"
+                )
+    storage = getattr(settings.memory, "storage", None)
+    directory = getattr(storage, "directory", None)
+    if directory is not None and not Path(directory).is_dir():
+        raise UserError(
+            f"memory.storage.directory={one_line(directory)}: a run directory names it and it is "
+            "not there; make it, or give another"
+        )
 
 
 def _completed(saved: dict[str, Any]) -> dict[str, Any]:
@@ -198,4 +230,4 @@ def _means_more(text: str) -> bool:
 
 
 def _reason(error: BaseException) -> str:
-    return " ".join(str(error).split())[:120] or type(error).__name__
+    return one_line(error) or type(error).__name__

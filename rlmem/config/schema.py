@@ -25,8 +25,8 @@ class ThresholdSettings(Settings):
 
 
 def _rounds(value: Any) -> str | None:
-    fits = value == "auto" or (type(value) is int and value >= 1)
-    return None if fits else "auto or a whole number from 1"
+    fits = value == "auto" or (type(value) is int and 1 <= value <= 10**6)
+    return None if fits else "auto or a whole number from 1 to 1000000"
 
 
 def _compile(value: Any) -> str | None:
@@ -54,7 +54,7 @@ class EvaluationSettings(Settings):
     """Evaluation episodes during and after training."""
 
     every: int | None = setting(at_least=1, free=True)
-    episodes: int = setting(at_least=1, free=True)
+    episodes: int = setting(at_least=1, at_most=10**6, free=True)
     epsilon: float = setting(at_least=0, at_most=1, free=True)
     video: bool = setting(free=True)
 

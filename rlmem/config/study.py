@@ -6,6 +6,8 @@ from typing import IO
 
 from omegaconf import DictConfig
 
+from rlmem.run_files import lock_file
+
 _held: list[IO[str]] = []  # the lock of the study that this process works on, until it ends
 
 
@@ -46,7 +48,7 @@ def go_on(sweeper: DictConfig, folder: Path) -> int:
 
 def _join(folder: Path) -> bool:
     """Say that this process works on the folder's study; whether it is the only one."""
-    lock = (folder / ".study.lock").open("w")
+    lock = lock_file(folder / ".study.lock")
     _held[:] = [lock]  # lets go of a study before
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

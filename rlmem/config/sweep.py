@@ -23,7 +23,7 @@ from hydra.errors import HydraException
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
-from rlmem.small_files import read_json, write_small
+from rlmem.run_files import lock_file, read_json, write_small
 
 SWEEP_FILE, ERROR_FILE = "sweep.json", "error.json"
 
@@ -161,7 +161,7 @@ def failure_list(failed: Iterable[tuple[str, str, int]], folder: Path, most: int
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
     """One command at a time changes sweep.json."""
-    with (folder / ".sweep.lock").open("w") as lock:
+    with lock_file(folder / ".sweep.lock") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 

@@ -32,7 +32,7 @@ class BitFlipEnv(gymnasium.Env):
     Raises:
         ValueError: bits below 1.
 
-    Example:
+    Examples:
         >>> import gymnasium
         >>> import rlmem.envs.bit_flip
         >>> env = gymnasium.make("rlmem/BitFlip-v0", bits=4, max_episode_steps=4)
@@ -103,7 +103,7 @@ gymnasium.register(ENV_ID, entry_point="rlmem.envs.bit_flip:BitFlipEnv")
 class BitFlipSettings(GymSettings):
     """Bits to flip into a goal."""
 
-    bits: int = setting(at_least=1)
+    bits: int = setting(at_least=1, at_most=10_000)
 
 
 @part("env", "bit_flip", settings=BitFlipSettings)

@@ -86,7 +86,7 @@ class MiniMazeEnv(gymnasium.Env):
     Raises:
         ValueError: there is no such maze or observation.
 
-    Example:
+    Examples:
         >>> import gymnasium
         >>> import rlmem.envs.mini_maze
         >>> env = gymnasium.make("rlmem/MiniMaze-v0", maze=7, size=5, pits=4)

@@ -14,7 +14,7 @@ class ScreenPart:
         size: pixels, height and width of what comes out.
         height, width: of a screen.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> part = ScreenPart([2, 4], 1, 4, 2)
         >>> part(np.array([[[[0, 0], [0, 0], [10, 20], [30, 41]]]], np.uint8)).tolist()

@@ -18,9 +18,9 @@ class EnvSettings(Settings):
 
     name: str = setting()
     suite: str = setting()
-    num_envs: int = setting(at_least=1, divided=True)
+    num_envs: int = setting(at_least=1, at_most=65_536, divided=True)
     reward_clip: bool = setting()
-    terminal_reward: float | None = setting()
+    terminal_reward: float | None = setting(at_least=-1e9, at_most=1e9)
     recommended: dict[str, Any] = setting()  # what suits the env, for agents and memories to read
 
 

@@ -65,7 +65,7 @@ class CompressedReplayBuffer(ReplayBuffer):
     Raises:
         UserError: a Dict space, or a `frame_stack` that does not divide the observations.
 
-    Example:
+    Examples:
         >>> import gymnasium
         >>> from stable_baselines3 import DQN
         >>> env = gymnasium.make("CartPole-v1")

@@ -16,7 +16,7 @@ from tensordict import TensorDict
 from rlmem.memories.base.batch import Batch, as_tensordict
 from rlmem.memories.base.observer import Observer
 from rlmem.memories.base.serialize import load_state, save_state
-from rlmem.memories.base.state import array_of, number_of
+from rlmem.memories.base.state import generator_of, number_of
 from rlmem.memories.base.storage import ReplayStorage
 from rlmem.memories.samplers.base import ReplaySampler, as_index
 from rlmem.memories.transforms.base import ReplayTransform
@@ -40,7 +40,7 @@ class ReplayMemory:
             the memory.
         pinned: whether drawn batches lie in memory that a GPU copies from by itself.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> from rlmem.memories import FrameStorage, ReplayMemory, RingWriter, UniformSampler
         >>> storage = FrameStorage(100, frame_shape=(4,), dtype=np.float32)
@@ -317,7 +317,7 @@ class ReplayMemory:
         for name, part in parts.items():
             part.check_state(states[name])
         own = states["memory"]
-        generator = array_of(own, "generator", np.uint8, (self.generator.get_state().numel(),))
+        generator = generator_of(own, "generator", self.generator)
         seen = int(number_of(own, "transitions_seen"))
         for name, part in parts.items():
             part.take_over(states[name])

@@ -34,7 +34,7 @@ class SlotStorage(TransitionStorage):
         num_envs: environments that write in turn, told apart by the block's `env_id`.
         action_shape, action_dtype: of one action as it is held; integers are sampled as int64.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> storage = SlotStorage(4, frame_shape=(3,), dtype=np.float32)
         >>> states, done = np.random.rand(3, 3).astype(np.float32), np.zeros((2, 1), bool)

@@ -21,7 +21,7 @@ class QNetworkSettings(Settings):
     """The Q-network's keys."""
 
     kind: str = setting()
-    hidden: list[int] = setting(at_least=1)
+    hidden: list[int] = setting(at_least=1, at_most=65_536)
     init: str = setting(choices=("torch", "kaiming", "orthogonal"))
 
     def make(

@@ -27,7 +27,7 @@ class PolicySettings(Settings):
     """The keys of an actor with its critic."""
 
     kind: str = setting()
-    hidden: list[int] = setting(at_least=1)
+    hidden: list[int] = setting(at_least=1, at_most=65_536)
     # What kinds take of a game's screen, for `env`: see conf/agent/a3c.yaml.
     screens: dict[str, Any] = setting()
 

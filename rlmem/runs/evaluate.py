@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from rlmem.config.schema import EvaluateSettings
+from rlmem.errors import printable
 
 SHOWN = 10  # lines of what a report left out
 
@@ -18,13 +19,18 @@ def evaluate(cfg: EvaluateSettings) -> None:
     pkgutil.resolve_name(MODES[cfg.mode])(cfg)
 
 
+def say(text: str) -> None:
+    """Print what may hold texts of a run directory."""
+    print(printable(text))
+
+
 def plot(cfg: EvaluateSettings) -> None:
     """`mode=plot`: curves of several runs in one image."""
     from rlmem.analysis.show.run_curves import plot_runs
 
     out = Path(cfg.out or "curves.png")
     plot_runs([Path(run) for run in cfg.runs], out)
-    print(f"written: {out}")
+    say(f"written: {out}")
 
 
 def report(cfg: EvaluateSettings) -> None:
@@ -33,17 +39,17 @@ def report(cfg: EvaluateSettings) -> None:
 
     sweeps, external = paths(cfg.sweep), paths(cfg.external) + paths(cfg.outsiders)
     if cfg.outsiders:
-        print("outsiders= is now called external=; the old name works as well")
+        say("outsiders= is now called external=; the old name works as well")
     out = Path(cfg.out) if cfg.out else (sweeps[0] if len(sweeps) == 1 else Path()) / "report"
     written = write_report(sweeps, out, external)
-    print(f"runs: {len(written.collection.runs)}, settings: {len(written.settings)}")
+    say(f"runs: {len(written.collection.runs)}, settings: {len(written.settings)}")
     for note in written.collection.notes:
-        print(f"note: {note}")
+        say(f"note: {note}")
     for path, reason in written.collection.left_out[:SHOWN]:
-        print(f"left out of the means: {path} ({reason})")
+        say(f"left out of the means: {path} ({reason})")
     if len(written.collection.left_out) > SHOWN:
-        print(f"and {len(written.collection.left_out) - SHOWN} more, listed on the page")
-    print(f"written: {out}/index.html, results.csv, summary.csv, figures/")
+        say(f"and {len(written.collection.left_out) - SHOWN} more, listed on the page")
+    say(f"written: {out}/index.html, results.csv, summary.csv, figures/")
 
 
 def status(cfg: EvaluateSettings) -> None:
@@ -51,7 +57,7 @@ def status(cfg: EvaluateSettings) -> None:
     from rlmem.analysis.show.status import read_status, render_status
 
     for folder in paths(cfg.sweep):
-        print(render_status(read_status(folder)))
+        say(render_status(read_status(folder)))
 
 
 def dashboard(cfg: EvaluateSettings) -> None:

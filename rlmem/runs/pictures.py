@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from rlmem.callbacks.checkpoint import find_checkpoint, read_manifest
+from rlmem.callbacks.checkpoint import load_memory, read_manifest
+from rlmem.callbacks.checkpoint_files import find_checkpoint
 from rlmem.collect.collector import Policy, derive_seed
 from rlmem.collect.rollout import evaluate_policy, shares
 from rlmem.config.run_directory import run_settings
@@ -103,12 +104,7 @@ def _load_memory(cfg: TrainSettings, spec: EnvSpec, agent: Any, folder: Path, ru
     memory = build.build_memory(cfg, spec, agent.columns())
     if agent.asks:
         agent.join(memory)
-    # Of an agent that asks, a finished run keeps what it needs to play.
-    load = memory.load if read_manifest(folder)["memory_saved"] else memory.load_answers
-    try:
-        load(folder / "memory")
-    except (OSError, ValueError, KeyError, EOFError) as error:
-        raise UserError(f"run={run}: {folder}/memory cannot be loaded: {error}") from None
+    load_memory(folder, memory)
     return memory
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import psutil
 
+from rlmem.errors import UserError
 from rlmem.memories.memory import ReplayMemory
 from rlmem.units import readable_bytes
 
@@ -23,13 +24,18 @@ def memory_limit() -> tuple[int, str]:
     return total, "the machine's memory"
 
 
-def preflight(memory: ReplayMemory, shards: int = 1) -> str:
-    """One or two lines: projected bytes when full, and a warning if they exceed the limit.
+def preflight(memory: ReplayMemory, shards: int = 1, env_steps: int | None = None) -> str:
+    """One or two lines: projected bytes when full, and a warning if they are not available.
 
     Call it while the memory is empty: what it holds is no longer among the available bytes.
 
     Args:
         shards: like this one that the run has, each in a process of its own.
+        env_steps: of the run, which may be too few to fill the storage; None where nobody knows.
+
+    Raises:
+        UserError: the storage alone will come to more bytes than there are, free or not. A budget
+            and what else a memory holds may never be full, so of these it only warns.
     """
     storage = memory.storage
     components = {n: shards * size for n, size in memory.projected_footprint().items()}
@@ -59,6 +65,15 @@ def preflight(memory: ReplayMemory, shards: int = 1) -> str:
     on_disk = components.get("frames_on_disk", 0)
     if projected - on_disk <= min(limit, available):
         return line
+    if env_steps is not None and memory.budget is None and not storage.compresses:
+        full = shards * sum(storage.projected_footprint().values()) - on_disk
+        held = int(full * min(1.0, env_steps / (shards * storage.max_size)))
+        if held > limit:
+            raise UserError(
+                f"memory.capacity={shards * storage.max_size}: {readable_bytes(held)} by the end "
+                f"of the run, more than {source} of {readable_bytes(limit)}; use {mend} or less, "
+                "or memory/storage=compressed or memmap"
+            )
     return (
         f"{line}\nWARNING: that is more than there is; the run will be killed or swap when the "
         f"memory fills. Use {mend} or less, or memory/storage=compressed or memmap."

@@ -33,7 +33,8 @@ from lightning.pytorch.strategies import DDPStrategy
 from torch.distributed import TCPStore  # pyright: ignore[reportPrivateImportUsage]
 
 from rlmem import distributed, registry
-from rlmem.callbacks.checkpoint import find_checkpoint, read_manifest
+from rlmem.callbacks.checkpoint import read_manifest
+from rlmem.callbacks.checkpoint_files import find_checkpoint
 from rlmem.collect.config import derive_seed
 from rlmem.collect.stream import Stream
 from rlmem.collect.worker import die_with
@@ -244,6 +245,8 @@ class Others:
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         self._ending = threading.Event()
+        # Of two threads that ask for a process's end at once, one is told that it lives.
+        self._asking = threading.Lock()
         threading.Thread(target=self._watch, daemon=True).start()
 
     def _watch(self) -> None:
@@ -252,7 +255,8 @@ class Others:
         there = {process.sentinel: process for process in self.processes}
         while there:
             for sentinel in connection.wait([*there]):
-                there.pop(sentinel).join()  # pyright: ignore[reportArgumentType]
+                with self._asking:
+                    there.pop(sentinel).join()  # pyright: ignore[reportArgumentType]
             if all(process.exitcode in (0, None) for process in self.processes):
                 continue
             if not self._ending.wait(NOTICE_SECONDS):
@@ -279,9 +283,10 @@ class Others:
         connection.wait([p.sentinel for p in self.processes], END_SECONDS)
         said = {}
         for number, (process, pipe) in enumerate(zip(self.processes, self.pipes, strict=True), 1):
-            if process.is_alive():
-                continue
-            process.join()
+            with self._asking:
+                if process.is_alive():
+                    continue
+                process.join()
             try:
                 said[number] = pipe.recv() if pipe.poll() else None
             except (EOFError, OSError):

@@ -10,15 +10,16 @@ import yaml
 
 from rlmem import distributed
 from rlmem.analysis.read.runs import flatten
-from rlmem.callbacks.checkpoint import find_checkpoint, read_manifest, remove_leftovers
+from rlmem.callbacks.checkpoint import read_manifest
+from rlmem.callbacks.checkpoint_files import find_checkpoint, no_checkpoint, remove_leftovers
 from rlmem.callbacks.records import cut_files
-from rlmem.config.run_directory import saved_config
+from rlmem.config.run_directory import check_folder, check_taken, saved_config
 from rlmem.config.schema import TrainSettings
 from rlmem.config.shares import processes_of
 from rlmem.errors import UserError
+from rlmem.run_files import lock_file, why_not, write_small
 from rlmem.runs.summary import read_summary, write_summary
 from rlmem.settings import free_keys
-from rlmem.small_files import write_small
 
 
 def differences(saved: dict[str, Any], asked: TrainSettings) -> list[str]:
@@ -52,7 +53,10 @@ def lock_run(run_dir: Path) -> IO[str]:
         UserError: another process is training there.
     """
     run_dir.mkdir(parents=True, exist_ok=True)
-    lock = (run_dir / ".lock").open("w")
+    try:
+        lock = lock_file(run_dir / ".lock")
+    except OSError as error:
+        raise UserError(f"{run_dir}/.lock {why_not(error)}") from None
     if distributed.rank:
         return lock
     for _ in range(5):  # who reads a sweep's status holds it for an instant
@@ -96,6 +100,12 @@ def _is_locked(run_dir: Path) -> bool:
     return False
 
 
+def _check_whole(run_dir: Path) -> None:
+    """Raise a UserError where a checkpoint lies that is none: it would be written over."""
+    if why := no_checkpoint(run_dir):
+        raise UserError(f"{why}; put it back, or remove {run_dir}/checkpoints to start anew")
+
+
 def resolve_run_dir(cfg: TrainSettings, output_dir: Path, multirun: bool) -> tuple[Path, bool]:
     """Where this command runs, and whether it resumes what lies there.
 
@@ -104,6 +114,7 @@ def resolve_run_dir(cfg: TrainSettings, output_dir: Path, multirun: bool) -> tup
             directory holds another run.
     """
     if cfg.resume is None:
+        _check_whole(output_dir)
         summary = read_summary(output_dir) or {}
         started_only = find_checkpoint(output_dir) is None and summary.get("status") != "finished"
         if saved_config(output_dir) is None or started_only:
@@ -116,6 +127,7 @@ def resolve_run_dir(cfg: TrainSettings, output_dir: Path, multirun: bool) -> tup
         )
     if cfg.resume == "auto":
         found = output_dir if multirun else _newest_unfinished(output_dir, cfg)
+        _check_whole(found or output_dir)
         if found is None or find_checkpoint(found) is None:
             return output_dir, False
         return _checked(found, cfg), True
@@ -123,6 +135,9 @@ def resolve_run_dir(cfg: TrainSettings, output_dir: Path, multirun: bool) -> tup
     if saved_config(run_dir) is None:
         raise UserError(f"resume={cfg.resume}: no run there (a run directory has a config.yaml)")
     _checked(run_dir, cfg)
+    check_taken(cfg)
+    check_folder(run_dir)
+    _check_whole(run_dir)
     if find_checkpoint(run_dir) is None:
         raise UserError(
             f"resume={cfg.resume}: it has no checkpoint yet; checkpoint.every="

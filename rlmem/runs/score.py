@@ -2,21 +2,23 @@
 
 import csv
 import json
+import os
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from rlmem.agents.base import Learner
-from rlmem.callbacks.checkpoint import find_checkpoint, load_model
+from rlmem.callbacks.checkpoint import BEST, load_memory, load_model, read_manifest
+from rlmem.callbacks.checkpoint_files import CheckpointFiles, find_checkpoint, no_checkpoint
 from rlmem.callbacks.pictures import beside_game
 from rlmem.callbacks.records import EVALUATION_COLUMNS
+from rlmem.callbacks.weights import load_best
 from rlmem.collect.collector import derive_seed
 from rlmem.collect.rollout import Video, evaluate_policy
 from rlmem.config.run_directory import run_settings
 from rlmem.config.schema import EvaluateSettings
 from rlmem.envs import human_normalized_score
-from rlmem.errors import UserError
+from rlmem.errors import UserError, printable
+from rlmem.run_files import new_text, verify_file, write_small
 from rlmem.runs import build
 
 
@@ -58,7 +60,7 @@ def score(cfg: EvaluateSettings) -> dict[str, Any]:
         restart=agent.restart,
     )
     env.close()
-    with (out / "evaluations.csv").open("w", newline="") as file:
+    with new_text(out / "evaluations.csv", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(EVALUATION_COLUMNS)
         pairs = zip(result.returns, result.lengths, strict=True)
@@ -77,8 +79,8 @@ def score(cfg: EvaluateSettings) -> dict[str, Any]:
         "success_rate": result.success_rate,
         "human_normalized_score": normalized,
     }
-    (out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
-    print(f"{env.spec.env_id}, checkpoint {cfg.checkpoint} at {env_steps:,} env steps")
+    write_small(out / "summary.json", json.dumps(summary, indent=2) + "\n")
+    print(printable(f"{env.spec.env_id}, checkpoint {cfg.checkpoint} at {env_steps:,} env steps"))
     print(f"return {result.mean:.2f} +- {result.std:.2f} (std over {cfg.episodes} episodes)")
     if result.success_rate is not None:
         print(f"success rate {result.success_rate:.2f}")
@@ -106,10 +108,7 @@ def load_answers(run_dir: Path, checkpoint: str, run: Any, spec: Any, agent: Lea
     agent.join(memory)
     folder = find_checkpoint(run_dir)
     assert folder is not None, "the networks were loaded from it"
-    try:
-        memory.load_answers(folder / "memory")
-    except (OSError, ValueError) as error:
-        raise UserError(f"{folder}/memory cannot be loaded: {error}") from None
+    load_memory(folder, memory)
     return memory
 
 
@@ -120,18 +119,32 @@ def load_networks(run_dir: Path, checkpoint: str, agent: Learner) -> int:
         UserError: there is no such checkpoint, or it is damaged.
     """
     if checkpoint == "best":
-        path = run_dir / "checkpoints" / "best.ckpt"
-        if not path.exists():
+        path = run_dir / "checkpoints" / BEST
+        if not os.path.lexists(path):
             raise UserError(f"run={run_dir}: no {path.name} yet; use checkpoint=last")
-        try:
-            content = torch.load(path, weights_only=True, map_location="cpu")
-            agent.load_state_dict(content["state_dict"])
-        except Exception as error:  # torch raises several kinds
-            reason = str(error).splitlines()[0]
-            raise UserError(f"{path} cannot be loaded: {reason}") from None
-        return int(content["env_steps"])
+        env_steps = load_best(path, agent, run_dir)
+        _check_known(run_dir, path, env_steps)
+        return env_steps
     folder = find_checkpoint(run_dir)
     if folder is None:
-        raise UserError(f"run={run_dir}: it has no checkpoint yet")
+        raise UserError(no_checkpoint(run_dir) or f"run={run_dir}: it has no checkpoint yet")
     load_model(folder, agent)
-    return int(json.loads((folder / "manifest.json").read_text())["env_steps"])
+    return int(read_manifest(folder)["env_steps"])
+
+
+def _check_known(run_dir: Path, best: Path, env_steps: int) -> None:
+    """Refuse a best model that the last checkpoint should know and does not.
+
+    Raises:
+        UserError: it is another run's, or was changed.
+    """
+    if (folder := find_checkpoint(run_dir)) is None:
+        return
+    files = CheckpointFiles(folder)
+    if env_steps > files.manifest["env_steps"] or not files.has(BEST):
+        return  # saved after the checkpoint, or before checkpoints held it
+    try:
+        if (expected := files.expected(BEST)) is not None:
+            verify_file(best, expected, run_dir)
+    except ValueError as error:
+        raise UserError(f"{error}, or of another run; use checkpoint=last") from None

@@ -25,10 +25,11 @@ from rlmem.analysis.read.record import write_record
 from rlmem.analysis.read.runs import read_run
 from rlmem.analysis.show.report import Opening, Report, write_report
 from rlmem.analysis.show.tables import results_table, write_study_table
-from rlmem.callbacks.checkpoint import find_checkpoint
+from rlmem.callbacks.checkpoint_files import find_checkpoint
 from rlmem.config import check, compose
 from rlmem.config.sweep import clear_error, write_error
 from rlmem.errors import UserError
+from rlmem.run_files import append_text, plain_cells, write_small
 from rlmem.runs.study_code import load_code
 from rlmem.runs.study_file import RECORD, Study, StudyJob, slug
 from rlmem.units import readable_seconds
@@ -52,12 +53,12 @@ def run_job(job: StudyJob) -> str | None:
     job.folder.mkdir(parents=True, exist_ok=True)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     clear_error(job.folder)
-    (job.folder / "overrides.yaml").write_text(yaml.safe_dump(list(job.overrides)))
+    write_small(job.folder / "overrides.yaml", yaml.safe_dump(list(job.overrides)))
     given = [*job.overrides, f"paths.output_dir={job.folder}", "log.progress=false"]
     if find_checkpoint(job.folder):
         given.append(f"resume={job.folder}")
     with (
-        (job.folder / "log.txt").open("a") as log,
+        append_text(job.folder / "log.txt") as log,
         contextlib.redirect_stdout(log),
         contextlib.redirect_stderr(log),
     ):
@@ -85,19 +86,19 @@ def run_study(study: Study, columns: Sequence[str], workers: int) -> list[tuple[
     context = multiprocessing.get_context("spawn")
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     with _ended_by_sigterm(), ProcessPoolExecutor(workers, mp_context=context) as pool:
-        for column in columns:
-            for kind in (study.jobs, study.fifo_jobs):
-                jobs = [job for job in kind(column) if not job.done]
-                try:
-                    failed += _run_all(pool, jobs, column)
-                except (KeyboardInterrupt, SystemExit):
-                    pool.shutdown(cancel_futures=True)
-                    raise
-                except BrokenProcessPool:
-                    raise UserError(
-                        "a job's process was killed, probably for want of memory; the same "
-                        "command goes on, with fewer at once: --jobs 1"
-                    ) from None
+        for kind in (study.jobs, study.fifo_jobs):  # a FIFO's size is what another run held
+            # All columns at once, so that no worker waits for the end of one.
+            jobs = [job for column in columns for job in kind(column) if not job.done]
+            try:
+                failed += _run_all(pool, jobs)
+            except (KeyboardInterrupt, SystemExit):
+                pool.shutdown(cancel_futures=True)
+                raise
+            except BrokenProcessPool:
+                raise UserError(
+                    "a job's process was killed, probably for want of memory; the same "
+                    "command goes on, with fewer at once: --jobs 1"
+                ) from None
     return failed
 
 
@@ -132,9 +133,7 @@ def _ended_by_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _run_all(
-    pool: ProcessPoolExecutor, jobs: list[StudyJob], column: str
-) -> list[tuple[StudyJob, str]]:
+def _run_all(pool: ProcessPoolExecutor, jobs: list[StudyJob]) -> list[tuple[StudyJob, str]]:
     started, failed = time.perf_counter(), []
     futures: dict[Future, StudyJob] = {pool.submit(run_job, job): job for job in jobs}
     for count, future in enumerate(as_completed(futures), start=1):
@@ -144,8 +143,7 @@ def _run_all(
         elapsed = time.perf_counter() - started
         left = readable_seconds(elapsed / count * (len(jobs) - count))
         result = f"failed: {error}" if error else _result(job)
-        print(f"{column} {count}/{len(jobs)}, {left} left: {job.row}, seed {job.seed}: {result}",
-              flush=True)  # fmt: skip
+        print(f"{count}/{len(jobs)}, {left} left: {job.name}: {result}", flush=True)
     return failed
 
 
@@ -203,7 +201,8 @@ def record(study: Study) -> int:
             fresh = True
     if fresh:
         write_record(study.folder / RECORD, runs)
-        results_table(make_settings(runs)).to_csv(study.folder / "results.csv", index=False)
+        table = plain_cells(results_table(make_settings(runs)))
+        table.to_csv(study.folder / "results.csv", index=False)
     return len(runs)
 
 

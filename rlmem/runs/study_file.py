@@ -14,6 +14,7 @@ import yaml
 from rlmem.analysis.read.record import read_record
 from rlmem.analysis.read.runs import Run
 from rlmem.errors import UserError
+from rlmem.run_files import UNREADABLE, parse_yaml, read_small
 from rlmem.runs.summary import read_summary
 
 RECORD = "runs.npz"
@@ -63,8 +64,8 @@ class StudyJob:
         made: Any = self.recorded and self.recorded.overrides
         if self.is_here:
             try:
-                made = yaml.safe_load((self.folder / "overrides.yaml").read_text())
-            except (OSError, ValueError, yaml.YAMLError):
+                made = parse_yaml(read_small(self.folder / "overrides.yaml"))
+            except UNREADABLE:
                 return False
         return self.finished and made != [*self.overrides]
 

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from rlmem.small_files import read_json, write_small
+from rlmem.run_files import read_json, write_small
 
 PACKAGES = ("torch", "torchrl", "lightning", "gymnasium", "ale_py", "rlmem")
 

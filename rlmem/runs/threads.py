@@ -14,7 +14,8 @@ import torch
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 
-from rlmem.callbacks.checkpoint import find_checkpoint, read_manifest
+from rlmem.callbacks.checkpoint import read_manifest
+from rlmem.callbacks.checkpoint_files import find_checkpoint
 from rlmem.config.sweep import at_once
 
 TORCH_THREADS = torch.get_num_threads()  # of the process, before a job of a sweep changes it

@@ -16,7 +16,8 @@ from hydra.types import RunMode
 from rlmem import distributed
 from rlmem.agents.compiled import compile_update
 from rlmem.allocator import keep_freed_memory
-from rlmem.callbacks.checkpoint import Checkpointing, find_checkpoint, load_checkpoint
+from rlmem.callbacks.checkpoint import Checkpointing, load_checkpoint
+from rlmem.callbacks.checkpoint_files import find_checkpoint, start_run_id
 from rlmem.callbacks.diagnostics import ReplayDiagnostics
 from rlmem.callbacks.evaluation import Evaluation
 from rlmem.callbacks.pictures import memory_pictures
@@ -114,6 +115,8 @@ class Run:
         """Go on from the run's checkpoint, or start its files."""
         folder = find_checkpoint(self.run_dir)
         if folder is None:
+            if distributed.rank == 0:
+                start_run_id(self.run_dir)
             self.recorder.open()
             return
         self.agent.to(self.trainer.strategy.root_device)
@@ -278,7 +281,9 @@ def _train_here(cfg: TrainSettings, run_dir: Path, resuming: bool) -> dict[str, 
     # Adam's moments fade into denormal numbers, which cost a small network a tenth of its speed.
     torch.set_flush_denormal(True)
     _say(f"run directory: {run_dir}")
-    _say(preflight(run.stream.memory, distributed.size))
+    # A run that ends by its episodes may be far shorter than its env steps allow.
+    steps = None if cfg.trainer.max_episodes else cfg.trainer.max_env_steps
+    _say(preflight(run.stream.memory, distributed.size, steps))
     run.restore()
     if distributed.rank == 0:
         write_config(cfg, run_dir)

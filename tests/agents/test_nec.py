@@ -118,6 +118,13 @@ def test_images_are_compressed_like_in_any_ring() -> None:
     assert batch["observation"].shape == (1, 8, 4, 84, 84)
 
 
+def test_the_whole_budget_of_mfec_is_for_what_it_writes() -> None:
+    _, memory, _ = parts("memory=mfec", "memory.budget=2MiB", "memory.entries=9999")
+    held = sum(memory.projected_footprint().values())
+    assert 0.98 * 2**21 < held <= 2**21
+    assert sum(memory.values.projected_footprint().values()) > 0.9 * held
+
+
 def test_mfec_plays_by_projections_and_trains_no_network() -> None:
     agent, memory, stream = parts("memory=mfec")
     before = {name: w.clone() for name, w in agent.state_dict().items()}
@@ -151,6 +158,7 @@ def test_a_budget_holds_over_what_answers_queue_and_replay(memory: str) -> None:
         (["memory=dnd", "memory.capacity=8"], "memory.capacity=8: less than one batch"),
         (["memory=mfec", "memory/sampler=rank"], "memory/sampler=rank: no network learns where me"),
         (["memory=mfec", "memory/storage=dense"], "memory/storage=dense: no network learns whe"),
+        (["memory=mfec", "memory.share=.9"], "memory.share=0.9: no network learns where memory.k"),
         (["memory=q_table"], "memory=q_table: agent=nec asks its memory what to play; use"),
         (
             ["memory=gq", "memory.neighbours=9", "memory.entries=8"],
@@ -177,6 +185,7 @@ def test_what_does_not_go_together_is_one_line(given: list[str], line: str) -> N
     [
         (["env=reacher"], "agent=nec: its actions are discrete, those of env=reacher"),
         (["memory.budget=8KiB"], "memory.budget=8KiB: memory.share=0.5 of it holds"),
+        (["memory=mfec", "memory.budget=16KiB"], "memory.budget=16KiB: it holds"),
         (["memory=gq", "env=reacher"], "agent=nec: its actions are discrete, those of env=reacher"),
         (["memory=gq", "memory.budget=2KiB"], "memory.budget=2KiB: memory.share=0.5 of it holds"),
         (

@@ -50,8 +50,8 @@ def test_away_from_a_terminal_lines_say_how_far_the_run_is(
     assert first.lstrip().startswith("2 / 100 env steps")
     assert "no episode yet" in first
     assert re.search(
-        r"34 / 100 env steps \| [\d,]+ steps/s \| [\d,]+ s left \| return 1\d\.0 \| "
-        r"memory [\d.]+ (B|KiB), 34 entries$",
+        r"34 / 100 env steps \| [\d,]+ steps/s \| \d:\d\d:\d\d left \| "
+        r"return 1\d\.\d \(\d episodes?\) \| memory [\d.]+ (B|KiB), 34 entries$",
         last,
     )
 
@@ -77,7 +77,7 @@ def test_the_speed_is_without_the_first_step_and_without_compiling(
     lines = capsys.readouterr().out.splitlines()
     assert "steps/s" not in lines[0]
     assert all("| 2 steps/s |" in line for line in lines[1:])
-    assert "| 46 s left |" in lines[-1]  # 92 env steps
+    assert "| 0:00:46 left |" in lines[-1]  # 92 env steps
 
 
 def test_a_run_that_episodes_end_counts_them(capsys: pytest.CaptureFixture[str]) -> None:

@@ -58,6 +58,7 @@ def test_every_env_composes_with_what_is_recommended_for_it(env: str) -> None:
     if env not in NEEDED:
         assert cfg.env.name == env
     assert cfg.agent.lr == cfg.env.recommended.dqn.lr
+    assert cfg.agent.train_every == cfg.env.recommended[cfg.agent.name].train_every
     assert cfg.trainer.max_env_steps == cfg.env.recommended.max_env_steps
     assert isinstance(cfg.agent.network.hidden[0], int)
     common = OmegaConf.load(CONF_DIR / "env.yaml").recommended
@@ -118,7 +119,6 @@ def test_every_memory_composes_with_its_own_capacity(memory: str) -> None:
         "newest": cfg.agent.batch_size,
         "medqn_u": cfg.agent.batch_size,
         "medqn_r": 10_000,
-        "mfec": cfg.agent.batch_size,
     }
     assert cfg.memory.capacity == small.get(memory, cfg.env.recommended.capacity)
 
@@ -181,7 +181,7 @@ def test_the_sampler_is_chosen_apart(sampler: str) -> None:
 @pytest.mark.parametrize("sampler", ["visits", "uniform", "prioritized"])
 def test_a_maps_sampler_is_chosen_apart(memory: str, sampler: str) -> None:
     given = ["memory.prototype=exemplar", "memory.eviction=lru"]
-    cfg = resolved(f"memory={memory}", "env=pong", f"memory/sampler={sampler}", *given)
+    cfg = resolved(f"memory={memory}", "env=minatar_breakout", f"memory/sampler={sampler}", *given)
     assert (cfg.memory.storage.kind, cfg.memory.sampler.kind) == ("map", sampler)
     assert (cfg.memory.prototype, cfg.memory.eviction) == ("exemplar", "lru")
 

@@ -59,9 +59,22 @@ MISTAKES = {
     "env=atari": "env.game is not set; give it, such as env.game=seaquest",
     "env=gym": "env.id is not set; give it, such as env.id=CartPole-v1",
     "env=mujoco": "env.task is not set; give it, such as env.task=Hopper",
+    # a number in a name's place, and numbers that no machine has room for
+    "experiment=1": "experiment=1: a group takes a name, or [] for none",
+    "memory/sampler=1": "memory/sampler=1: a group takes a name, or [] for none",
+    "memory.capacity=1000000000000000000": "must be at least 1 and at most 1000000000",
+    "agent.n_step=1000000000000": "agent.n_step=1000000000000: must be at least 1 and at most 1000",
+    "agent.batch_size=1000000000": "must be at least 1 and at most 1048576",
+    "agent.updates_per_step=1000000000": "must be at least 1 and at most 1048576",
+    "agent.network.hidden=[1000000000]": "must be at least 1 and at most 65536",
+    "memory=gwr memory.embedding.dims=100000000": "must be at least 1 and at most 65536",
+    "env=bit_flip env.bits=1000000000000000000": "must be at least 1 and at most 10000",
+    "env.terminal_reward=1e300": "env.terminal_reward=1e+300: must be at least -1000000000 and",
+    "trainer.rounds=1000000000000000000": "auto or a whole number from 1 to 1000000",
+    "agent=stream_q agent.num_envs=2": "env.num_envs=2",
     # combinations
     "env=pong memory.capacity=10": "less than one batch, agent.batch_size=32; use memory.capacity=",
-    "env=pong env.num_envs=3": "agent.train_every=4 with env.num_envs=3: 4 env steps a round",
+    "agent=dqn env=pong env.num_envs=3": "agent.train_every=4 with env.num_envs=3: 4 env steps a",
     "trainer.max_env_steps=500": "agent.learning_starts=1000: the run ends before, at trainer",
     "memory=her env=bit_flip env.terminal_reward=1": "env.terminal_reward=1.0: memory=her makes re",
     "agent=ddpg env=pong": "agent=ddpg: its actions are continuous, those of env=pong are discrete",
@@ -150,8 +163,8 @@ def test_a_number_of_a_continuous_agent_has_its_range(given: str, continuous: Di
 
 def test_the_number_of_envs_that_fit_are_named() -> None:
     with pytest.raises(UserError, match=r"use env\.num_envs=1, 2 or 4$"):
-        check(compose("train", ["env=pong", "env.num_envs=3"]))
-    several = ["env=pong", "agent.updates_per_step=3", "env.num_envs=6"]
+        check(compose("train", ["agent=dqn", "env=pong", "env.num_envs=3"]))
+    several = ["agent=dqn", "env=pong", "agent.updates_per_step=3", "env.num_envs=6"]
     check(compose("train", several))
 
 

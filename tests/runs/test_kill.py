@@ -29,7 +29,7 @@ UNLIKE = {*TIMINGS, "cpu_seconds", "wall_seconds", "peak_rss_bytes", "git_commit
 # All that writes, renames or removes a run's files.
 WRITING: list[tuple[Any, str]] = [
     *((os, "replace"), (shutil, "rmtree"), (torch, "save")),
-    *((checkpoint, "save_file"), (CsvFile, "write")),
+    *((checkpoint, "save_file"), (checkpoint, "write_checksums"), (CsvFile, "write")),
 ]
 LAST = 14  # writes from the last evaluation on
 
@@ -179,7 +179,8 @@ def without_counts(folder: Path) -> None:
     manifest = json.loads(path.read_text())
     for key in ("rows", "evaluated_at", "summary"):
         del manifest[key]
-    path.write_text(json.dumps(manifest))
+    path.write_text(json.dumps({**manifest, "format": 2}))
+    (path.parent / "checksums.json").unlink()
     (path.parent / "best.ckpt").unlink()
 
 

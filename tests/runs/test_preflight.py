@@ -8,6 +8,7 @@ import numpy as np
 import psutil
 import pytest
 
+from rlmem.errors import UserError
 from rlmem.memories import FrameStorage, ReplayMemory, RingWriter, UniformSampler
 from rlmem.runs import build
 from rlmem.runs import preflight as module
@@ -68,6 +69,28 @@ def test_entries_that_do_not_compress_are_told_apart_and_warned_of(machine: Path
     )
     assert "WARNING: that is more than there is" in told[1]
     assert "Use memory.budget=819.2MiB or less" in told[1]
+
+
+def test_a_run_that_comes_to_more_than_the_machine_has_is_refused_with_the_size(
+    machine: Path,
+) -> None:
+    machine.write_text("max")
+    with pytest.raises(UserError) as refused:
+        preflight(frames(600_000), env_steps=600_000)
+    assert re.match(
+        r"memory\.capacity=600000: 4\.0 GiB by the end of the run, "
+        r"more than the machine's memory of 2\.0 GiB; "
+        r"use memory\.capacity=\d+ or less, or memory/storage=compressed or memmap$",
+        str(refused.value),
+    )
+    assert "WARNING" in preflight(frames(600_000), env_steps=200_000)  # never fills
+
+
+def test_entries_that_a_run_may_never_have_are_warned_of_and_not_refused(machine: Path) -> None:
+    cfg = settings("agent=nec", "env=pong", "memory.entries=5000000", "env.num_envs=1")
+    spec = build.build_env(cfg).spec
+    memory = build.build_memory(cfg, spec, build.build_agent(cfg, spec).columns())
+    assert "WARNING" in preflight(memory, env_steps=100_000)
 
 
 @pytest.mark.parametrize("limit", [GIB // 2, 64 * GIB], ids=["cgroup", "available"])

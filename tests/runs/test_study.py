@@ -11,7 +11,9 @@ import pytest
 import yaml
 
 from rlmem.cli import _study
+from rlmem.runs.study_file import Study, read_definition
 from rlmem.runs.summary import read_summary
+from tests.settings import settings
 
 DEFINITION = """
 title: tiny
@@ -106,7 +108,7 @@ def test_a_second_call_runs_only_what_is_not_finished(
     assert _study(str(study), "CartPole", 1) == 1
     assert all(path.stat().st_mtime_ns == time for path, time in before.items())
     out, err = capsys.readouterr()
-    assert "CartPole 2/2" in out
+    assert "2/2, 0.0 s left: CartPole: " in out
     assert "uniform" not in out
     assert "memory.budget=100: too small" in err
 
@@ -124,7 +126,7 @@ def test_unknown_names_are_one_line_with_what_there_is(
     assert _study(str(tmp_path), "Pong", 1) == 2
     assert "no such column; there are CartPole, Acrobot" in capsys.readouterr().err
     assert _study("no_such_study", "", 1) == 2
-    assert "no such study; there are bit_flip, " in capsys.readouterr().err
+    assert "no such study; there are a3c, bit_flip, " in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -149,3 +151,24 @@ def test_a_study_that_is_terminated_leaves_a_checkpoint_and_no_process(tmp_path:
     assert not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE
     assert (read_summary(run) or {})["status"] == "interrupted"
     assert (run / "checkpoints/last/manifest.json").exists()
+
+
+STUDIES = Path(__file__).parents[2] / "studies"
+
+
+@pytest.mark.parametrize("name", sorted(path.parent.name for path in STUDIES.glob("*/study.yaml")))
+def test_every_study_composes(name: str) -> None:
+    """Each row in the first column that has it, each column with its first row."""
+    if "rows" not in read_definition(STUDIES / name):
+        return  # its folder's own code runs it
+    study = Study(STUDIES / name)
+    rows: set[str] = set()
+    for column in study.columns:
+        jobs = [
+            job for job in study.jobs(column) if job.seed == study.columns[column]["first_seed"]
+        ]
+        for k, job in enumerate(jobs):
+            if k == 0 or job.row not in rows:
+                rows.add(job.row)
+                settings(*job.overrides)
+    assert rows == set(study.rows)

@@ -32,12 +32,13 @@ def test_a_run_takes_the_free_cores_where_its_network_gains_from_them(
     assert choose_threads(3, SMALL, tmp_path) == 3
 
 
-def test_a_resumed_run_goes_on_with_the_threads_that_it_had(tmp_path: Path) -> None:
+def test_a_resumed_run_goes_on_with_the_threads_that_it_had(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     last = tmp_path / "checkpoints" / "last"
     last.mkdir(parents=True)
-    from rlmem.callbacks.checkpoint import FORMAT
-
-    (last / "manifest.json").write_text(json.dumps({"format": FORMAT, "threads": 2}))
+    (last / "manifest.json").touch()
+    monkeypatch.setattr(threads, "read_manifest", {last: {"threads": 2}}.get)
     assert choose_threads(None, LARGE, tmp_path) == 2
     assert choose_threads(1, LARGE, tmp_path) == 1
 

@@ -41,6 +41,7 @@ NO_SETTING = (
 SHARED = ("memory.capacity", "memory.budget", "memory.storage.kind")  # of all memories
 THRESHOLDS = "threshold.activation", "threshold.habituation"
 POINTS = 200  # of a mean curve
+FEW_SEEDS = 5  # below it a figure shows the seeds: an interval of two can leave what is possible
 # Ten clear colours, then their lighter twins (matplotlib's tab20).
 COLOURS = [
     *("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd"),
@@ -56,7 +57,7 @@ class Setting:
 
     Attributes:
         number: unique in a report.
-        place: among the settings of its environment.
+        place: of its label among those of the report: one label, one colour.
         distinct: key -> value of what sets it apart from the environment's other settings.
         metric: what a run's return is: `eval_return_mean`, the final evaluation's, or
             `train_return_mean`, of the last training episodes; one for an environment.
@@ -73,7 +74,7 @@ class Setting:
 
     @property
     def colour(self) -> str:
-        """Of its curves, as #rrggbb: by its place in its environment."""
+        """Of its curves, as #rrggbb: in all environments the same."""
         return COLOURS[self.place % len(COLOURS)]
 
     @cached_property
@@ -119,12 +120,24 @@ class Setting:
         rate = self.estimate(SUCCESS)
         return rate and rate.within(0.0, 1.0)
 
+    @property
+    def few(self) -> bool:
+        """Whether it has so few seeds that a figure shows them, and no interval."""
+        return len(self.finished or self.runs) < FEW_SEEDS
+
     def curve(
         self, column: str, over: str = "env_steps"
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Mean curve over the seeds with 95 % intervals: x, value, low, high, each [POINTS].
+        """Mean curve over the seeds with 95 % intervals: x, value, low, high, each [POINTS]."""
+        x, table = self.seed_curves(column, over)
+        if not len(x):
+            return x, x, x, x
+        return (x, *curve_estimate(table, row_mean, widen=True))
 
-        It spans what all its runs have, so that no run's end makes a step. The runs are the
+    def seed_curves(self, column: str, over: str = "env_steps") -> tuple[np.ndarray, np.ndarray]:
+        """The curve of each seed: x [POINTS], value [seeds, POINTS]; both empty without one.
+
+        They span what all its runs have, so that no run's end makes a step. The runs are the
         finished ones; a setting without any shows the others.
         """
         lines = []
@@ -135,10 +148,9 @@ class Setting:
         first = max((x[0] for x, _ in lines), default=0.0)
         last = min((x[-1] for x, _ in lines), default=-1.0)
         if first > last:
-            return np.empty(0), np.empty(0), np.empty(0), np.empty(0)
+            return np.empty(0), np.empty((0, 0))
         x = np.linspace(first, last, POINTS)
-        table = np.stack([np.interp(x, a, b) for a, b in lines])
-        return (x, *curve_estimate(table, row_mean, widen=True))
+        return x, np.stack([np.interp(x, a, b) for a, b in lines])
 
 
 def any_goals(settings: Sequence[Setting]) -> bool:
@@ -161,6 +173,9 @@ def make_settings(runs: Sequence[Run]) -> list[Setting]:
     settings: list[Setting] = []
     for env_id in sorted({run.env_id for run in runs}, key=_by_number):
         settings += _settings_of([run for run in runs if run.env_id == env_id], len(settings))
+    places: dict[str, int] = {}
+    for setting in settings:
+        setting.place = places.setdefault(setting.label, len(places))
     return settings
 
 

@@ -12,6 +12,7 @@ file is refused. The same runs give the same bytes.
 
 import io
 import json
+import os
 import zipfile
 import zlib
 from collections.abc import Sequence
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlmem.analysis.read.runs import CURVES, POINTS, Run
 from rlmem.errors import one_line
+from rlmem.run_files import open_regular, parse_json
 
 if TYPE_CHECKING:
     import numpy as np
@@ -84,13 +86,13 @@ def read_record(path: Path) -> list[Run]:
     """
     import numpy as np
 
-    if not path.exists():
+    if not os.path.lexists(path):
         return []
     try:
-        with zipfile.ZipFile(path) as archive:
+        with open_regular(path) as file, zipfile.ZipFile(file) as archive:
             if sum(info.file_size for info in archive.infolist()) > MOST_BYTES:
                 raise ValueError(f"unpacked it has more than {MOST_BYTES:,} bytes")
-            header = json.loads(_column(archive, "header", np.uint8).tobytes())
+            header = parse_json(_column(archive, "header", np.uint8).tobytes())
             columns = {name: _column(archive, name, np.float32) for name in CURVES}
         return _runs(path.parent, header, columns)
     except KeyError as error:

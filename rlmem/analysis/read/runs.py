@@ -1,17 +1,14 @@
 """What a run left: configuration, summary, curves. Broken settings and lines are left out."""
 
 import contextlib
-import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
-from rlmem.analysis.read.sweeps import load_yaml
 from rlmem.errors import one_line
+from rlmem.run_files import UNREADABLE, parse_json, parse_yaml, read_small, table_text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,6 +16,7 @@ if TYPE_CHECKING:
 
 # What is drawn of metrics.csv, over env steps.
 CURVES = ("env_steps", "frames", "seconds", "train_return_mean", "memory_bytes")
+MOST_BYTES = 2**24  # of a configuration or a summary
 POINTS = 100  # of a run's curves at most
 NUMBERS = (  # of a run, in every table of runs
     "env_steps",
@@ -122,17 +120,17 @@ def read_run(folder: Path) -> Run:
     Raises:
         ValueError: the configuration or the summary cannot be read; says which and why.
     """
-    config = _mapping(folder / "config.yaml", load_yaml)
+    config = _mapping(folder / "config.yaml", parse_yaml)
     if not isinstance(config.get("seed"), int) or not all(
         isinstance(config.get(part), dict) for part in ("memory", "env")
     ):
         raise ValueError("config.yaml is no configuration of a run (seed, memory, env)")
     summary = {}
     if (folder / "summary.json").exists():
-        summary = _mapping(folder / "summary.json", json.loads)
+        summary = _mapping(folder / "summary.json", parse_json)
     overrides: Any = []
-    with contextlib.suppress(OSError, ValueError, yaml.YAMLError):  # absent without command line
-        overrides = load_yaml((folder / "overrides.yaml").read_text())
+    with contextlib.suppress(*UNREADABLE):  # absent without command line
+        overrides = parse_yaml(read_small(folder / "overrides.yaml"))
     table = read_table(folder / "metrics.csv")
     return Run(
         folder,
@@ -156,8 +154,8 @@ def flatten(node: Any, prefix: str = "") -> dict[str, Any]:
 
 def _mapping(path: Path, parse: Any) -> dict[str, Any]:
     try:
-        content = parse(path.read_text())
-    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+        content = parse(read_small(path, MOST_BYTES))
+    except UNREADABLE as error:
         raise ValueError(f"{path.name} cannot be read ({one_line(error)})") from None
     if not isinstance(content, dict):
         raise ValueError(f"{path.name} holds no mapping")
@@ -176,7 +174,7 @@ def read_table(path: Path) -> "pd.DataFrame":
 
     nothing = pd.DataFrame({"env_steps": []}, dtype="float64")
     try:
-        text = path.read_text(errors="replace").replace("\0", "")
+        text = table_text(path)
         whole = io.StringIO(text[: text.rfind("\n") + 1])
         table = pd.read_csv(whole, on_bad_lines="skip", index_col=False)
     except (OSError, ValueError):  # pandas' own errors are ValueErrors

@@ -2,17 +2,16 @@
 
 import csv
 import fcntl
-import json
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
+from rlmem.errors import one_line
+from rlmem.run_files import UNREADABLE, open_regular, parse_json, parse_yaml, read_small
 
 STATES = ("done", "running", "interrupted", "failed", "missing")
-_YAML = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast
 
 
 @dataclass
@@ -72,7 +71,7 @@ class SweepFiles:
     def plan(self) -> SweepPlan:
         """Content of sweep.json."""
         plan = SweepPlan()
-        commands = (self._read("sweep.json", json.loads) or {}).get("commands")
+        commands = (self._read("sweep.json", parse_json) or {}).get("commands")
         for command in commands if isinstance(commands, list) else []:
             try:
                 plan.jobs |= {
@@ -96,12 +95,12 @@ class SweepFiles:
         folder = self.folder / name
         if overrides is None:
             overrides = [
-                str(o) for o in self._read(f"{name}/overrides.yaml", load_yaml, list) or []
+                str(o) for o in self._read(f"{name}/overrides.yaml", parse_yaml, list) or []
             ]
         job = SweepJob(name, overrides)
         if not folder.is_dir():
             return job
-        summary = self._read(f"{name}/summary.json", json.loads) or {}
+        summary = self._read(f"{name}/summary.json", parse_json) or {}
         job.env_steps = int(_number(summary, "env_steps") or 0)
         job.seconds = _number(summary, "wall_seconds") or 0.0
         job.memory_bytes = _number(summary, "memory_bytes_peak")
@@ -113,7 +112,7 @@ class SweepFiles:
         if _is_held(folder / ".lock"):
             job.state = "running"
         elif failed or summary.get("status") == "failed":
-            error = self._read(f"{name}/error.json", json.loads) or summary
+            error = self._read(f"{name}/error.json", parse_json) or summary
             job.state = "failed"
             job.error = " ".join(str(error.get("error") or "it left no reason").split())
         elif (folder / "config.yaml").exists():
@@ -122,7 +121,7 @@ class SweepFiles:
         return job
 
     def _read_progress(self, job: SweepJob) -> None:
-        trainer = (self._read(f"{job.name}/config.yaml", load_yaml) or {}).get("trainer")
+        trainer = (self._read(f"{job.name}/config.yaml", parse_yaml) or {}).get("trainer")
         trainer = trainer if isinstance(trainer, dict) else {}
         asked, episodes = (_number(trainer, f"max_{name}") for name in ("env_steps", "episodes"))
         row = _last_row(self.folder / job.name / "metrics.csv")
@@ -135,21 +134,17 @@ class SweepFiles:
     def _read(self, name: str, parse: Callable[[str], Any], kind: type = dict) -> Any | None:
         """A file's content; None where there is none, or a broken one, which is noted."""
         try:
-            content = parse((self.folder / name).read_text())
+            content = parse(read_small(self.folder / name, 2**28))
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-            why = " ".join(str(error).split()) or type(error).__name__
+        except UNREADABLE as error:
+            why = one_line(error) or type(error).__name__
         else:
             if isinstance(content, kind):
                 return content
             why = f"holds no {'mapping' if kind is dict else 'list'}"
         self.damaged.append((name, why))
         return None
-
-
-def load_yaml(text: str) -> Any:
-    return yaml.load(text, Loader=_YAML)
 
 
 def _number(values: dict[str, Any], key: str) -> float | None:
@@ -171,7 +166,7 @@ def _changed(path: Path) -> float:
 def _is_held(lock: Path) -> bool:
     """Whether a process trains in the folder: as long as it does, it holds this file."""
     try:
-        with lock.open() as file:
+        with open_regular(lock) as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
@@ -183,7 +178,7 @@ def _is_held(lock: Path) -> bool:
 def _last_row(path: Path) -> dict[str, str]:
     """The last whole row of a CSV file, of which only both ends are read."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             header = file.readline().decode(errors="replace")
             start = file.tell()
             file.seek(max(start, file.seek(0, 2) - 8192))

@@ -10,13 +10,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
-from rlmem.analysis.compare.settings import Setting
+from rlmem.analysis.compare.settings import FEW_SEEDS, Setting
 from rlmem.analysis.compare.statistics import (
     Estimate,
     pareto_frontier,
     performance_profile,
     probability_of_improvement,
 )
+from rlmem.analysis.read.runs import OVER_RUN
 from rlmem.drawing import STYLE, figure
 from rlmem.units import readable_bytes
 
@@ -80,7 +81,13 @@ def curves(settings: Sequence[Setting]) -> Figure | None:
                 label=short(setting.label),
                 gid=identity(setting, "line", at),
             )
-            if len(settings) <= MOST_IN_LEGEND and np.isfinite(low).any():
+            if len(settings) > MOST_IN_LEGEND:
+                continue
+            if setting.few:
+                for k, seed in enumerate(setting.seed_curves(column, over)[1]):
+                    at.plot(x, seed / unit, color=setting.colour, linewidth=0.6, alpha=0.6,
+                            gid=identity(setting, f"seed{k}", at))  # fmt: skip
+            elif np.isfinite(low).any():
                 band = at.fill_between(x, low / unit, high / unit, color=setting.colour, alpha=0.18,
                                        linewidth=0)  # fmt: skip
                 band.set_gid(identity(setting, "band", at))
@@ -89,12 +96,21 @@ def curves(settings: Sequence[Setting]) -> Figure | None:
         if unit != 1:
             at.set_ylim(0, None)
         if at is axes[0, 0]:
-            bands = ", 95 % intervals" if len(settings) <= MOST_IN_LEGEND else ""
             at.set_title(
-                f"last 100 training episodes; mean over seeds{bands}{_uncounted(settings)}"
+                f"last 100 training episodes; mean over seeds{_spread(settings)}"
+                f"{_uncounted(settings)}"
             )
     legend(drawn, axes[0, 0])
     return drawn
+
+
+def _spread(settings: Sequence[Setting]) -> str:
+    """What stands around the means, for the title."""
+    if len(settings) > MOST_IN_LEGEND:
+        return ""
+    few = {setting.few for setting in settings if len(setting.runs) > 1}
+    bands = f"95 % intervals{f' (from {FEW_SEEDS} seeds on)' if len(few) > 1 else ''}"
+    return "" if not few else ", each thin" if few == {True} else f", {bands}"
 
 
 def _several_frames_a_step(settings: Sequence[Setting]) -> bool:
@@ -116,16 +132,18 @@ def return_against_bytes(settings: Sequence[Setting]) -> Figure | None:
     point is its memory's; points of the frontier are larger.
     """
     held = [setting for setting in settings if np.isfinite(setting.mean("memory_bytes_peak"))]
+    final = [(c, c.return_mean) for c in held if c.return_mean]
+    over_run = [(c, c.return_over_run) for c in held if c.return_over_run]
     panels = [
-        (_return_name(settings), [(c, c.return_mean) for c in held if c.return_mean]),
-        ("return over the run", [(c, c.return_over_run) for c in held if c.return_over_run]),
+        (_return_name(settings), settings[0].metric, final),
+        ("return over the run", OVER_RUN, over_run),
     ]
-    panels = [(name, points) for name, points in panels if points]
+    panels = [panel for panel in panels if panel[-1]]
     if not panels:
         return None
     drawn, axes = figure(3 + 4 * len(panels), 4.8, 1, len(panels))
-    for at, (name, points) in zip(axes[0], panels, strict=True):
-        _frontier(at, points)
+    for at, (name, metric, points) in zip(axes[0], panels, strict=True):
+        _frontier(at, points, metric)
         at.set(xlabel="memory held at most", ylabel=name)
     legend(drawn, axes[0, 0])
     note = f"grey: frontier (no other point has more return with fewer bytes){_uncounted(settings)}"
@@ -133,8 +151,9 @@ def return_against_bytes(settings: Sequence[Setting]) -> Figure | None:
     return drawn
 
 
-def _frontier(at: Axes, points: Sequence[tuple[Setting, Estimate]]) -> None:
-    """Points of settings over their bytes, and the line of those that no other beats."""
+def _frontier(at: Axes, points: Sequence[tuple[Setting, Estimate]], metric: str) -> None:
+    """Points of settings over their bytes, and the line of those that no other beats; with their
+    intervals, or, of few seeds, with the seeds' own values of the metric."""
     cost = np.array([setting.mean("memory_bytes_peak") for setting, _ in points])
     gain = np.array([estimate.value for _, estimate in points])
     best = pareto_frontier(cost, gain)
@@ -143,10 +162,15 @@ def _frontier(at: Axes, points: Sequence[tuple[Setting, Estimate]]) -> None:
     memories = dict.fromkeys(setting.memory for setting, _ in points)
     shapes = dict(zip(memories, itertools.cycle("osD^vPX*<>")))
     for k, (setting, estimate) in enumerate(points):
+        if setting.few:
+            held, gained = setting.values("memory_bytes_peak"), setting.values(metric)
+            if len(held) == len(gained) > 1:
+                at.plot(held, gained, shapes[setting.memory], color=setting.colour, markersize=3,
+                        alpha=0.5, mew=0, gid=identity(setting, "seeds", at))  # fmt: skip
         at.errorbar(
             cost[k],
             estimate.value,
-            _errors(estimate),
+            None if setting.few else _errors(estimate),
             marker=shapes[setting.memory],
             markersize=9 if k in best else 5,
             color=setting.colour,

@@ -23,6 +23,7 @@ from rlmem.analysis.show.page import Drawing, drawing, write_report_page
 from rlmem.analysis.show.section import Section
 from rlmem.analysis.show.tables import baselines_table, readable, results_table, summary_table
 from rlmem.errors import UserError, need
+from rlmem.run_files import plain_cells
 
 OURS = "<title>rlmem: "  # in the head of a page
 # What a page links to beside itself: its own tables and figures.
@@ -134,7 +135,7 @@ def _write(report: Report, out: Path) -> None:
         fresh = Path(folder)
         (fresh / "figures").mkdir()
         for name, table in report.tables.items():
-            table.to_csv(fresh / f"{name}.csv", index=False)
+            plain_cells(table).to_csv(fresh / f"{name}.csv", index=False)
         report.figures = draw(report.settings, report.sections, fresh / "figures")
         write_report_page(report, fresh / "index.html")
         remove_report(out)

@@ -15,7 +15,7 @@ class MemorySettings(Settings):
     extends = "/memory@_here_"
 
     name: str = setting()
-    capacity: int = setting(at_least=1, divided=True)
+    capacity: int = setting(at_least=1, at_most=10**9, divided=True)
     budget: Any = setting(divided=True)  # null, or a size in bytes such as 64MiB
 
 

@@ -3,17 +3,36 @@ pickled."""
 
 import json
 import os
+import re
 import shutil
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from rlmem.run_files import (
+    CHECKSUM,
+    UNREADABLE,
+    Summed,
+    check_kinds,
+    new_file,
+    parse_json,
+    read_bytes,
+    verify,
+    verify_file,
+    why_not,
+    write_summed,
+)
+
 State = Mapping[str, Any]  # name -> array, function that makes one, or JSON value
-_FILES = "files"  # key of state.json that holds each array file's size and checksum
-_BLOCK = 2**22  # bytes read or written at once
+STATE_FILE = "state.json"
+MOST_STATE = 2**28  # bytes of state.json
+SPOT_CHECK = 2**24  # bytes of linked files that a save reads again, beside what it writes
+_FILES = "files"  # key of state.json that holds each array file's size, checksum and time
+_CHECKSUM = "crc32"  # key of state.json, the last: of the text before it
+_NAME = re.compile(r"[\w.-]{1,200}")  # of an array: no way out of its folder
 
 
 def save_state(
@@ -35,20 +54,23 @@ def save_state(
         known = load_state(previous).files
         for name in reuse:
             link(previous / f"{name}.npy", folder / f"{name}.npy")
-            files[name] = known[name]
+            files[name] = known[name] | _time_of(folder / f"{name}.npy")
     for name, value in state.items():
         made = value() if callable(value) else value
         if isinstance(made, np.ndarray):
             files[name] = _write_array(folder / f"{name}.npy", made)
         else:
             values[name] = made
-    values[_FILES] = files
-    with (folder / "state.json").open("w") as file:
-        json.dump(values, file)
-        _to_disk(file)
+    _write_values(folder / STATE_FILE, values | {_FILES: files})
     for path in folder.glob("*.npy"):
         if path.stem not in files:  # of a state that was here before
             path.unlink()
+
+
+def _write_values(path: Path, values: Mapping[str, Any]) -> None:
+    text = json.dumps(values)[:-1].encode()
+    end = f', "{_CHECKSUM}": {zlib.crc32(text)}}}'.encode()
+    write_summed(path, lambda file: file.write(text + end))
 
 
 class SavedState(Mapping[str, Any]):
@@ -65,20 +87,40 @@ class SavedState(Mapping[str, Any]):
         self.files: dict[str, dict[str, int]] = values.pop(_FILES)
         self.values_: dict[str, Any] = values
         self._verified: set[str] = set()
+        for name, about in self.files.items():
+            if not _NAME.fullmatch(name):
+                raise ValueError(f"{name!r:.80} is no name of an array")
+            check_kinds(about, CHECKSUM)
 
     def __getitem__(self, name: str) -> Any:
         if name not in self.files:
             return self.values_[name]
         path = self.folder / f"{name}.npy"
         if name not in self._verified:
-            _verify(path, self.files[name])
+            verify_file(path, self.files[name])
             self._verified.add(name)
-        return np.load(path, mmap_mode="r", allow_pickle=False)
+        try:
+            return np.load(path, mmap_mode="r", allow_pickle=False)
+        except (ValueError, SyntaxError, TypeError, OverflowError, EOFError) as error:
+            raise ValueError(f"{path} is no array ({error})"[:300]) from None
 
     def intact(self, names: Iterable[str]) -> bool:
-        """Whether the files of arrays are there in full size."""
-        paths = {self.folder / f"{name}.npy": self.files[name]["bytes"] for name in names}
-        return all(p.is_file() and p.stat().st_size == size for p, size in paths.items())
+        """Whether the files of arrays are as they were written.
+
+        Those that were changed since, by their time, are read again; of the others each save reads
+        a few, in turn, as a disk can lose bytes without a word.
+        """
+        left, checked = SPOT_CHECK, sorted(names, key=lambda name: os.urandom(8))
+        try:
+            for name in checked:
+                path, about = self.folder / f"{name}.npy", self.files[name]
+                changed = _time_of(path)["mtime_ns"] != about.get("mtime_ns")
+                if changed or about["bytes"] <= left:
+                    verify_file(path, about)
+                    left -= 0 if changed else about["bytes"]
+        except (OSError, ValueError):
+            return False
+        return True
 
     def __iter__(self) -> Iterator[str]:
         return iter([*self.values_, *self.files])
@@ -94,11 +136,23 @@ def load_state(folder: Path) -> SavedState:
         FileNotFoundError: the folder or its `state.json` is missing.
         ValueError: `state.json` is damaged.
     """
-    path = folder / "state.json"
+    path = folder / STATE_FILE
     try:
-        return SavedState(folder, json.loads(path.read_text()))
-    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, AttributeError) as error:
-        raise ValueError(f"{path} is damaged ({error})") from None
+        content = read_bytes(path, MOST_STATE)
+        values = parse_json(content)
+        text, found, _ = content.rpartition(f', "{_CHECKSUM}": '.encode())
+        crc = values.pop(_CHECKSUM, None)
+        if found and crc is not None:  # earlier versions wrote none
+            verify(path, {"bytes": 0, "crc32": zlib.crc32(text)}, {"bytes": 0, "crc32": crc})
+        return SavedState(folder, values)
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path} is missing") from None
+    except OSError as error:
+        raise ValueError(f"{path} {why_not(error)}") from None
+    except (*UNREADABLE, KeyError, AttributeError, TypeError) as error:
+        if str(error).startswith(str(path)):
+            raise
+        raise ValueError(f"{path} is damaged ({error})"[:300]) from None
 
 
 def link(source: Path, target: Path) -> None:
@@ -110,47 +164,21 @@ def link(source: Path, target: Path) -> None:
     try:
         os.link(source, target)
     except OSError:
-        shutil.copyfile(source, target)
+        with source.open("rb") as file, os.fdopen(new_file(target), "wb") as copy:
+            shutil.copyfileobj(file, copy)
+            copy.flush()
+            os.fsync(copy.fileno())
 
 
 def _write_array(path: Path, array: np.ndarray) -> dict[str, int]:
-    path.unlink(missing_ok=True)  # another folder may hold a link to what is there
-    with path.open("wb") as file:
-        checked = _Checksum(file.write)
-        np.lib.format.write_array(checked, np.ascontiguousarray(array), allow_pickle=False)
-        _to_disk(file)
-    return {"bytes": checked.size, "crc32": checked.crc}
+    made = np.ascontiguousarray(array)
+
+    def write(file: Summed) -> None:
+        np.lib.format.write_array(file, made, allow_pickle=False)  # pyright: ignore[reportArgumentType]
+
+    return write_summed(path, write) | _time_of(path)
 
 
-class _Checksum:
-    """A file to write to, which sums up what passes."""
-
-    def __init__(self, write: Callable[[Any], Any]) -> None:
-        self._write, self.size, self.crc = write, 0, 0
-
-    def write(self, data: Any) -> None:
-        """Pass on and sum up."""
-        view = memoryview(data).cast("B")
-        self.size += len(view)
-        self.crc = zlib.crc32(view, self.crc)
-        self._write(view)
-
-
-def _verify(path: Path, expected: dict[str, int]) -> None:
-    crc, size = 0, 0
-    try:
-        with path.open("rb") as file:
-            while block := file.read(_BLOCK):
-                size += len(block)
-                crc = zlib.crc32(block, crc)
-    except FileNotFoundError:
-        raise ValueError(f"{path} is missing") from None
-    if size != expected["bytes"]:
-        raise ValueError(f"{path} is damaged: {size} bytes in place of {expected['bytes']}")
-    if crc != expected["crc32"]:
-        raise ValueError(f"{path} is damaged: its checksum is wrong")
-
-
-def _to_disk(file: Any) -> None:
-    file.flush()
-    os.fsync(file.fileno())
+def _time_of(path: Path) -> dict[str, int]:
+    """When a file was changed last: tells a later save whether it must be read again."""
+    return {"mtime_ns": path.stat().st_mtime_ns}

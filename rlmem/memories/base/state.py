@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from rlmem.errors import UserError
 from rlmem.memories.base.serialize import State, load_state, save_state
@@ -112,6 +113,20 @@ def array_of(
         given = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else repr(array)
         wanted = str(tuple(shape)).replace("-1", "n")
         raise UserError(f"the saved {of}'s {name} is {given}, this one's {dtype} {wanted}{hint}")
+    return array
+
+
+def generator_of(state: State, name: str, own: torch.Generator) -> np.ndarray:
+    """The state of a generator like `own`.
+
+    Raises:
+        UserError: it is missing, or none that torch takes.
+    """
+    array = array_of(state, name, np.uint8, (own.get_state().numel(),))
+    try:
+        torch.Generator(own.device).set_state(torch.from_numpy(np.array(array)))
+    except RuntimeError:
+        raise UserError(f"the saved memory's {name} is no state of a generator") from None
     return array
 
 

@@ -36,7 +36,7 @@ class CompressedFrameStorage(RingStorage):
     Args:
         level: of zstandard.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> from rlmem.memories import CompressedFrameStorage, ReplayMemory, RingWriter
         >>> from rlmem.memories import UniformSampler

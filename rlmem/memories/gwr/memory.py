@@ -26,8 +26,8 @@ from rlmem.settings import Settings, part_of, setting
 
 
 def _contexts(value: Any) -> str | None:
-    fits = value == "auto" or (type(value) is int and value >= 0)
-    return None if fits else "auto or a whole number from 0; the paper has 4"
+    fits = value == "auto" or (type(value) is int and 0 <= value <= 1000)
+    return None if fits else "auto or a whole number from 0 to 1000; the paper has 4"
 
 
 @dataclass(kw_only=True)
@@ -35,7 +35,7 @@ class EmbeddingSettings(Settings):
     """The space of the nearest-node search."""
 
     kind: str = setting()
-    dims: int = setting(at_least=1)
+    dims: int = setting(at_least=1, at_most=65_536)
 
 
 @dataclass(kw_only=True)

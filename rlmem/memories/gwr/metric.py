@@ -32,7 +32,7 @@ class MapMetric:
     Raises:
         UserError: the map has no nodes.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> from rlmem.memories import GWRWriter, Identity, MapStorage, ReplayMemory, VisitSampler
         >>> storage = MapStorage(100, (4,), np.float32, embedding_dims=4, num_actions=2)

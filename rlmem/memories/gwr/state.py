@@ -7,6 +7,7 @@ import numpy as np
 from rlmem.errors import UserError
 from rlmem.memories.base.serialize import State
 from rlmem.memories.base.state import array_of
+from rlmem.memories.gwr.checks import check_map
 from rlmem.memories.gwr.exemplars import ExemplarStore
 from rlmem.memories.gwr.records import BOOK, MADE, MOST_RECORDS, PASSED, TILE, MapArrays, columns
 
@@ -73,8 +74,35 @@ def check_state(state: State, m: MapArrays, exemplars: ExemplarStore | None) -> 
             array_of(state, field, own.dtype, (rows,), "map")
     if ("exemplars.blobs" in state) != (exemplars is not None):
         raise UserError("memory.prototype: the saved map has the other kind")
+    if nodes:
+        _check_whole(state, m, nodes, 2 * links, edges)
     if exemplars is not None:
         exemplars.check_state(state, nodes)
+
+
+def _check_whole(state: State, m: MapArrays, nodes: int, halves: int, edges: int) -> None:
+    """Refuse records that do not hang together: compiled loops follow their indices unchecked.
+
+    Raises:
+        ValueError: says what is wrong.
+    """
+    records = {"nodes": nodes, "halves": halves, "edges": edges}
+    made: dict[str, Any] = {}
+    for name, size in records.items():
+        made[name] = np.zeros(size, getattr(m, name).dtype)
+    for name, array in made.items():
+        for field, column in columns(name, array).items():
+            column[:] = state[field]
+    book, limits = np.array(state["book"]), np.array(m.limits)
+    book[BOOK.touched], book[BOOK.removed] = edges, 0
+    limits[0] = min(limits[0], nodes)
+    made["edges"]["dirty"] = PASSED
+    plain = {name: np.asarray(state[name]) for name in (*_BY_NODE, "heads", "actions")}
+    saved = m._replace(**plain, **made, book=book, limits=limits, touched=np.arange(edges))
+    try:
+        check_map(saved)
+    except (AssertionError, IndexError) as error:
+        raise ValueError(f"the saved map is damaged: {error or 'no such record'}") from None
 
 
 def fill_map(state: State, m: MapArrays, exemplars: ExemplarStore | None) -> None:

@@ -73,7 +73,7 @@ class GWRWriter(ReplayWriter):
     Raises:
         UserError: a value is out of its range.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> from torchrl.data import ReplayBuffer
         >>> from rlmem.memories import GWRWriter, Identity, MapStorage, VisitSampler
@@ -272,6 +272,13 @@ class GWRWriter(ReplayWriter):
         hint = ": give the env.num_envs, contexts and n_step it had"
         for name, own in self._arrays().items():
             array_of(state, name, own.dtype, own.shape, "writer", hint)
+        own_streams, capacity = self._streams, self._storage.capacity
+        waiting = np.asarray(state["streams.waiting"])
+        nodes = [np.asarray(state[name]).ravel() for name in ("streams.last", "pending.node")]
+        if not ((waiting >= 0) & (waiting < own_streams.pending.shape[1])).all():
+            raise ValueError("the saved writer is damaged: edges are overdue")
+        if not all(((part >= -1) & (part < capacity)).all() for part in nodes):
+            raise ValueError("the saved writer is damaged: no such nodes")
         self.embedding.check_state(_embedding_of(state))
         self._warm_up_of(_scale_of(state)).check_state(state)
 

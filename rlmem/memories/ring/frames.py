@@ -34,7 +34,7 @@ class FrameStorage(RingStorage):
     Raises:
         UserError: the directory has no room for the frames when full.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from tensordict import TensorDict
         >>> from torchrl.data import TensorDictReplayBuffer

@@ -58,7 +58,7 @@ class HindsightTransform(ReplayTransform):
     Raises:
         ValueError: an argument out of its range.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> from rlmem.memories import (
         ...     FrameStorage, HindsightTransform, ReplayMemory, RingWriter, UniformSampler)

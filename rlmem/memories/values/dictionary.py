@@ -40,9 +40,9 @@ class Dictionary(Episodic):
             UserError: it does not.
         """
         super().check(settings, run)
-        if settings.keys != "network":
+        if not cls.learns(settings):
             why = f"no network learns where memory.keys={settings.keys}, so there is no replay"
-            check_no_replay(settings, "memory/storage", "memory/sampler", why=why)
+            check_no_replay(settings, why)
         if settings.neighbours > settings.entries:
             raise UserError(
                 f"memory.neighbours={settings.neighbours}: more than an action has entries; use "
@@ -53,6 +53,10 @@ class Dictionary(Episodic):
                 "memory.delta=null: a mean gives a network nothing to learn from; use "
                 "memory.delta=1e-3 or memory.keys=random_projection"
             )
+
+    @classmethod
+    def learns(cls, settings: DNDSettings) -> bool:
+        return settings.keys == "network"
 
     @classmethod
     def values(cls, settings: DNDSettings, needs: Needs, budget: int | None) -> DND:
@@ -73,10 +77,11 @@ class Dictionary(Episodic):
             most = entries_within(left, spec.num_actions, key_size, rule.neighbours)
             entries = min(entries, most)
             if entries < settings.neighbours:
+                share = f"memory.share={settings.share} of it" if cls.learns(settings) else "it"
                 raise UserError(
-                    f"memory.budget={settings.budget}: memory.share={settings.share} of it holds "
-                    f"{max(0, entries)} entries of each of {spec.num_actions} actions, fewer than "
-                    f"memory.neighbours={settings.neighbours}; use more of either"
+                    f"memory.budget={settings.budget}: {share} holds {max(0, entries)} entries of "
+                    f"each of {spec.num_actions} actions, fewer than "
+                    f"memory.neighbours={settings.neighbours}; use more of it, or fewer neighbours"
                 )
         return DND(spec.num_actions, key_size, entries, rule, projection)
 

@@ -87,7 +87,7 @@ class DND(ValueMemory):
     Raises:
         ValueError: p is more than the capacity.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> dictionary = DND(num_actions=2, key_size=3, capacity=100, rule=DNDRule(neighbours=2))
         >>> keys = np.eye(3, dtype=np.float32)

@@ -18,6 +18,7 @@ from rlmem.memories.base.serialize import load_state, save_state
 from rlmem.memories.base.storage import Block
 from rlmem.memories.memory import ReplayMemory
 from rlmem.memories.replay import Replay, ReplaySettings, read_budget
+from rlmem.memories.ring.ring import RingStorage
 from rlmem.memories.ring.writer import RingWriter
 from rlmem.memories.values.base import Look, ValueMemory, visit_columns
 from rlmem.memories.values.queue import ReturnQueue
@@ -33,14 +34,13 @@ class EpisodicSettings(ReplaySettings):
 
 
 # What a memory without a replay beside it does not read, as its yaml gives it.
-NO_REPLAY = {"memory/storage": "auto", "memory/sampler": "uniform", "memory.share": 0.5}
+_NO_REPLAY = {"memory/storage": "auto", "memory/sampler": "uniform", "memory.share": 0.5}
 
 
-def check_no_replay(settings: EpisodicSettings, *keys: str, why: str) -> None:
+def check_no_replay(settings: EpisodicSettings, why: str) -> None:
     """Refuse keys of a replay that is not there: they would change nothing.
 
     Args:
-        keys: of `NO_REPLAY`.
         why: it is not, for the message.
 
     Raises:
@@ -51,9 +51,9 @@ def check_no_replay(settings: EpisodicSettings, *keys: str, why: str) -> None:
         "memory/sampler": settings.sampler.part.name,
         "memory.share": settings.share,
     }
-    for key in keys:
-        if chosen[key] != NO_REPLAY[key]:
-            raise UserError(f"{key}={chosen[key]}: {why}; leave the key out")
+    for key, value in chosen.items():
+        if value != _NO_REPLAY[key]:
+            raise UserError(f"{key}={value}: {why}; leave the key out")
 
 
 class Episodic(Replay):
@@ -83,8 +83,19 @@ class Episodic(Replay):
             UserError: the environment does not have what it needs, or a budget is too small.
         """
         budget = None if settings.budget is None else read_budget(settings.budget)
-        limit = None if budget is None else int(budget * settings.share)
-        return EpisodicMemory(cls.values(settings, needs, limit), settings, needs, budget)
+        queue = ReturnQueue(needs.spec, needs.n_step, needs.gamma, needs.columns["key"][0][0])
+        limit = None
+        if budget is not None and cls.learns(settings):
+            limit = int(budget * settings.share)
+        elif budget is not None:  # all but the queue and a ring that nothing is written into
+            parts = queue, unwritten_storage(settings, needs)
+            limit = budget - sum(sum(part.projected_footprint().values()) for part in parts)
+        return EpisodicMemory(cls.values(settings, needs, limit), queue, settings, needs, budget)
+
+    @classmethod
+    def learns(cls, settings: Any) -> bool:
+        """Whether a network learns, and so has a replay beside the values."""
+        return True
 
     @classmethod
     def values(cls, settings: Any, needs: Needs, budget: int | None) -> ValueMemory:
@@ -97,11 +108,17 @@ class Episodic(Replay):
         raise NotImplementedError
 
 
+def unwritten_storage(settings: EpisodicSettings, needs: Needs) -> RingStorage:
+    """The least ring there is, for a memory whose network learns nothing."""
+    return settings.storage.build(replace(needs, n_step=1, columns={}), needs.batch_size)
+
+
 class EpisodicMemory(ReplayMemory):
     """A `ValueMemory`, a queue, and a replay.
 
     Args:
         values: what answers.
+        queue: transitions whose returns are not known yet.
         settings: of the replay.
         needs: of the run; its `n_step` is that of the returns, its columns those of `explore`.
         budget: bytes that all may hold together.
@@ -116,10 +133,14 @@ class EpisodicMemory(ReplayMemory):
     look: Look
 
     def __init__(
-        self, values: ValueMemory, settings: Any, needs: Needs, budget: int | None = None
+        self,
+        values: ValueMemory,
+        queue: ReturnQueue,
+        settings: Any,
+        needs: Needs,
+        budget: int | None = None,
     ) -> None:
-        self.values = values
-        self.queue = ReturnQueue(needs.spec, needs.n_step, needs.gamma, values.key_size)
+        self.values, self.queue = values, queue
         left = None
         if budget is not None:
             held = {**values.projected_footprint(), **self.queue.projected_footprint()}
@@ -129,9 +150,12 @@ class EpisodicMemory(ReplayMemory):
                     f"memory.budget={budget}: what answers takes {budget - left} of it when full, "
                     "which leaves no replay; use more, or a smaller memory.share"
                 )
-        needs = replace(needs, n_step=1, columns={})  # returns are made here, not at sampling
-        least = needs.batch_size + settings.sampler.part.cls.rows_of_a_round(needs)
-        storage = settings.storage.build(needs, max(settings.capacity, least), left)
+        if values.trains:
+            needs = replace(needs, n_step=1, columns={})  # returns are made here, not at sampling
+            least = needs.batch_size + settings.sampler.part.cls.rows_of_a_round(needs)
+            storage = settings.storage.build(needs, max(settings.capacity, least), left)
+        else:
+            storage = unwritten_storage(settings, needs)
         sampler = settings.sampler.build(needs, storage.max_size)
         super().__init__(storage, sampler, RingWriter(), seed=needs.seed, budget=left)
         self.budget = budget

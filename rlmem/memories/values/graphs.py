@@ -21,7 +21,6 @@ from rlmem.memories.values.asked import (
     key_size,
 )
 from rlmem.memories.values.episodic import (
-    NO_REPLAY,
     Episodic,
     EpisodicSettings,
     check_no_replay,
@@ -117,7 +116,7 @@ class GraphPart(Episodic):
         else:
             check_asked(settings, run)
             why = f"agent={run.agent.name} draws nothing, so memory={settings.name} has no replay"
-            check_no_replay(settings, *NO_REPLAY, why=why)
+            check_no_replay(settings, why)
             for name in ("first_weight", "target"):
                 if getattr(settings, name) == "return":
                     raise UserError(

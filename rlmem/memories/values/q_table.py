@@ -27,7 +27,7 @@ class QTable(ValueMemory):
     Raises:
         ValueError: fewer than two states.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> table = QTable(100, 2, 4, gamma=0.9, eta=0.5)
         >>> table.read(np.zeros((1, 2), np.float32))[0].tolist()

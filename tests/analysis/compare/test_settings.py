@@ -198,6 +198,34 @@ def test_the_return_over_the_run_has_a_panel_beside_the_final_one(tmp_path: Path
     assert len(drawn.axes) == 1
 
 
+@pytest.mark.parametrize("seeds", [1, 2, 4, 5])
+def test_below_five_seeds_the_seeds_are_drawn_and_no_interval(tmp_path: Path, seeds: int) -> None:
+    for seed in range(seeds):
+        make_run(tmp_path / str(seed), seed=seed, final=8.0 + seed)
+    of_bytes, over_steps = (f(settings_of(tmp_path)) for f in (return_against_bytes, curves))
+    assert of_bytes is not None
+    assert over_steps is not None
+    few = 1 < seeds < 5
+    last, at = of_bytes.axes[0], over_steps.axes[0]
+    own = [line for line in last.lines if str(line.get_gid()).startswith("c0-seeds")]
+    assert [list(line.get_ydata()) for line in own] == [list(8.0 + np.arange(seeds))] * few
+    assert last.containers[0].has_yerr == (seeds == 5)
+    thin = [line for line in at.lines if "seed" in str(line.get_gid())]
+    assert len(thin) == (seeds if seeds < 5 else 0)
+    assert bool(at.collections) == (seeds == 5)
+    assert ("each thin" in at.get_title()) == few
+    assert ("95 % intervals" in at.get_title()) == (seeds == 5)
+
+
+def test_a_label_has_one_colour_in_all_environments(tmp_path: Path) -> None:
+    for env_id, memories in (("A", ("per", "uniform")), ("B", ("gwr", "uniform"))):
+        for memory in memories:
+            make_run(tmp_path / env_id / memory, memory, env_id=env_id)
+    colours = {(s.env_id, s.label): s.colour for s in settings_of(tmp_path)}
+    assert colours["A", "uniform"] == colours["B", "uniform"]
+    assert len(set(colours.values())) == 3
+
+
 def test_frames_have_a_panel_where_a_step_has_several(tmp_path: Path) -> None:
     make_run(tmp_path / "a")
     (setting,) = settings_of(tmp_path)

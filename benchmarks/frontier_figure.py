@@ -1,0 +1,74 @@
+"""What a byte of memory buys on Reacher: the README's first figure, from the study's recorded runs.
+
+python -m benchmarks.frontier_figure --out docs/img/frontier.png
+"""
+
+import argparse
+import csv
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from matplotlib import rc_context
+
+from rlmem.drawing import DPI, STYLE, figure
+
+RESULTS = Path(__file__).parents[1] / "studies/reacher_frontier/results.csv"
+# Row of the study -> its words, its colour (Okabe and Ito's, safe for colour-blind readers), marker
+# and where the words stand beside the mean: x as a factor, y.
+SHOWN = {
+    "uniform": ("replay of all\ntransitions", "#000000", "s", (0.87, 0.0)),
+    "a_T .05": ("map of states,\n13 % of the bytes", "#d55e00", "o", (1.15, 0.0)),
+    "FIFO of the bytes of a_T .05": (
+        "the newest transitions\nin as few bytes",
+        "#0072b2",
+        "^",
+        (1.15, 0.0),
+    ),
+    "a_T .2": ("finer map,\n35 % of the bytes", "#d55e00", "o", (1.12, 0.6)),
+    "FIFO of the bytes of a_T .2": ("the newest in\nas few bytes", "#0072b2", "^", (1.12, -1.0)),
+}
+
+
+def runs(row: str) -> Iterator[tuple[float, float]]:
+    """KiB held at most, and the mean of the learning curve, of each seed."""
+    with RESULTS.open() as file:
+        for line in csv.DictReader(file):
+            if line["label"] == row:
+                yield float(line["memory_bytes_peak"]) / 1024, float(line["return_over_run"])
+
+
+def main() -> None:
+    """Draw it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, default=Path("docs/img/frontier.png"))
+    out = parser.parse_args().out
+    with rc_context(STYLE):
+        drawn, axes = figure(7.2, 3.6)
+        plot = axes[0, 0]
+        for row, (words, colour, marker, (factor, rise)) in SHOWN.items():
+            points = np.array(list(runs(row)))
+            kib, returns = points.T
+            plot.plot(kib, returns, marker, color=colour, alpha=0.45, markersize=5, mew=0)
+            x, y = np.exp(np.log(kib).mean()), returns.mean()
+            plot.plot(x, y, marker, color=colour, markersize=10)
+            side = "left" if factor > 1 else "right"
+            beyond = kib.max() * factor if factor > 1 else kib.min() * factor
+            plot.text(beyond, y + rise, words, color=colour, ha=side, va="center", fontsize=9)
+        plot.set_xscale("log")
+        plot.set_xticks([256, 512, 1024, 2048], ["256 KiB", "512 KiB", "1 MiB", "2 MiB"])
+        plot.minorticks_off()
+        plot.set_xlim(180, 2600)
+        plot.set_xlabel("memory held at most")
+        plot.set_ylabel("return over the run\n(mean of the learning curve)")
+        plot.set_title(
+            "A map of states in an eighth of the bytes learns as a full replay does;\n"
+            "a list of as few bytes forgets (DDPG, Reacher, 5 seeds: small; their mean: large)",
+            loc="left",
+        )
+        drawn.savefig(out, dpi=DPI)
+    print(out)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,373 @@
+"""What is read from a run directory and how, and how it is written: the one place that decides.
+
+A stranger may have written any of it. So only regular files are read, none that a link leads to
+outside the run, none larger than it may be, and what they hold is looked at before it is used.
+Every function raises OSError or ValueError (`UNREADABLE` names them all), with a reason in a few
+words; who calls says of which file, in one line.
+"""
+
+import json
+import os
+import re
+import stat
+import zlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import IO, Any, BinaryIO
+
+import yaml
+
+UNREADABLE = (OSError, ValueError, RecursionError, yaml.YAMLError)
+MOST_TEXT = 2**20  # bytes of a small file
+MOST_TABLE = 2**30  # of a CSV file
+MOST_DEPTH = 32  # mappings and lists in each other
+MOST_LINKS = 100_000  # entries of a run directory that are looked at
+BLOCK = 2**22  # bytes read at once
+FOREIGN = frozenset({"wandb"})  # folders of a run in which a library keeps links of its own
+
+_FAST_YAML = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast
+_COLUMN = re.compile(r"[A-Za-z0-9_][\w ./()%:\[\]-]{0,199}")
+
+
+# Reading.
+
+
+def open_regular(path: Path, root: Path | None = None) -> BinaryIO:
+    """Open a file to read.
+
+    Args:
+        root: folder that a link must not lead out of; None: the file's own.
+
+    Raises:
+        OSError: it is not there, no regular file (a FIFO would be waited for, a device never
+            ends), or a link that leads outside.
+    """
+    if path.is_symlink() or root is not None:
+        _check_inside(path, root or path.parent)
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError("not a regular file")
+    return os.fdopen(descriptor, "rb")
+
+
+def _check_inside(path: Path, root: Path) -> None:
+    if not path.resolve().is_relative_to(root.resolve()):
+        raise OSError("a link out of the run directory, not a regular file of it")
+
+
+def read_bytes(path: Path, most_bytes: int = MOST_TEXT, root: Path | None = None) -> bytes:
+    """The content of a file.
+
+    Raises:
+        OSError: see `open_regular`.
+        ValueError: it is larger than `most_bytes`.
+    """
+    with open_regular(path, root) as file:
+        # As much as is there: reading sets so much memory aside.
+        content = file.read(min(os.fstat(file.fileno()).st_size, most_bytes) + 1)
+    if len(content) > most_bytes:
+        raise ValueError(f"larger than {most_bytes:,} bytes")
+    return content
+
+
+def read_small(path: Path, most_bytes: int = MOST_TEXT) -> str:
+    """The text of a small file; it must be UTF-8."""
+    return read_bytes(path, most_bytes).decode()
+
+
+def parse_json(text: str | bytes) -> Any:
+    """JSON of bounded depth."""
+    content = json.loads(text)
+    _check_depth(content)
+    return content
+
+
+def parse_yaml(text: str) -> Any:
+    """YAML of bounded depth, without aliases: a few of them in each other stand for more nodes
+    than memory holds."""
+    # Nesting costs the parser's own stack, so it is bounded before it is parsed.
+    if (
+        max(map(_indent, text.splitlines()), default=0) > 40 * MOST_DEPTH
+        or _brackets(text) > 8 * MOST_DEPTH
+    ):
+        raise ValueError("nested too deep")
+    content = yaml.load(text, _NoAliases if "*" in text else _FAST_YAML)
+    _check_depth(content)
+    return content
+
+
+class _NoAliases(yaml.SafeLoader):
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("it holds an alias")
+        return super().compose_node(parent, index)
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip(" -?"))
+
+
+def _brackets(text: str) -> int:
+    """How deep brackets can stand in each other at most."""
+    depth = deepest = 0
+    for mark in re.findall(r"[\[\]{}]", text):
+        depth = max(0, depth + (1 if mark in "[{" else -1))
+        deepest = max(deepest, depth)
+    return deepest
+
+
+def _check_depth(content: Any, left: int = MOST_DEPTH) -> None:
+    if isinstance(content, dict | list):
+        if left == 0:
+            raise ValueError(f"nested deeper than {MOST_DEPTH}")
+        for part in content.values() if isinstance(content, dict) else content:
+            _check_depth(part, left - 1)
+
+
+def read_json(path: Path, most_bytes: int = MOST_TEXT) -> dict[str, Any] | None:
+    """The mapping in a file, None where there is none or a damaged one."""
+    try:
+        content = parse_json(read_small(path, most_bytes))
+    except UNREADABLE:
+        return None
+    return content if isinstance(content, dict) else None
+
+
+def table_text(path: Path) -> str:
+    """The text of a CSV file, which a kill may have cut off anywhere."""
+    return read_bytes(path, MOST_TABLE).decode(errors="replace").replace("\0", "")
+
+
+def is_column(name: str) -> bool:
+    """Whether this can be a column's name; a spreadsheet computes what begins with = + - or @."""
+    return _COLUMN.fullmatch(name) is not None
+
+
+def is_number(cell: str) -> bool:
+    """Whether a cell of a run's table holds a number, nan and inf among them, or nothing."""
+    try:
+        float(cell or 0)
+    except ValueError:
+        return False
+    return True
+
+
+def check_links(run_dir: Path) -> None:
+    """Refuse a run directory with a link that leads out of it: a run writes where it lies.
+
+    Raises:
+        OSError: it has one, or more entries than any run.
+    """
+    root, seen = run_dir.resolve(), 0
+    for folder, folders, files in os.walk(run_dir):
+        for name in (*folders, *files):
+            path = Path(folder, name)
+            if path.is_symlink() and not path.resolve().is_relative_to(root):
+                raise OSError(f"{path} is a link that leads out of the run directory; remove it")
+        folders[:] = [name for name in folders if name not in FOREIGN]
+        seen += len(folders) + len(files)
+        if seen > MOST_LINKS:
+            raise OSError(f"{run_dir} has more than {MOST_LINKS:,} files, as no run has")
+
+
+class Kind:
+    """What a value of a run's JSON must be.
+
+    Args:
+        types: of it; a truth value is no number.
+        low, high: of a number, or of each of a list or mapping.
+        none: whether it may be null.
+    """
+
+    def __init__(self, *types: type, low: float, high: float = 2**62, none: bool = False) -> None:
+        self.types, self.low, self.high, self.none = types, low, high, none
+
+    def __contains__(self, value: Any) -> bool:
+        if value is None:
+            return self.none
+        if isinstance(value, bool) and bool not in self.types:
+            return False
+        return isinstance(value, self.types) and (
+            not isinstance(value, int | float) or self.low <= value <= self.high
+        )
+
+
+def check_kinds(content: Mapping[str, Any], kinds: Mapping[str, Kind]) -> None:
+    """Refuse a mapping whose values are missing or something else.
+
+    Raises:
+        ValueError: names the key and its value.
+    """
+    for name, kind in kinds.items():
+        if name not in content:
+            raise ValueError(f"it lacks {name}")
+        if content[name] not in kind:
+            raise ValueError(f"its {name} is {content[name]!r:.80}")
+
+
+# Writing.
+
+
+def new_file(path: Path) -> int:
+    """A descriptor of an empty file in place of what was there, which is not written through: it
+    may be a link, or have another name elsewhere."""
+    path.unlink(missing_ok=True)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    return os.open(path, flags, 0o666)
+
+
+def lock_file(path: Path) -> IO[str]:
+    """Open a file to lock, made if it is not there; it is no link and nothing in it is changed."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    return os.fdopen(os.open(path, flags, 0o666), "r+")
+
+
+def append_text(path: Path, newline: str | None = None) -> IO[str]:
+    """Open a file to append text to; no link is followed."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+    return os.fdopen(os.open(path, flags, 0o666), "a", newline=newline, encoding="utf-8")
+
+
+def plain_cells(rows: Any) -> Any:
+    """A table (pandas) to write as CSV: texts that a spreadsheet would compute stand behind a '."""
+    cells = [[plain_cell(cell) for cell in row] for row in rows.itertuples(index=False, name=None)]
+    heads = [plain_cell(head) for head in rows.columns]
+    # As objects: a whole number beside a fraction stays one.
+    return type(rows)(cells, index=rows.index, columns=heads, dtype=object)
+
+
+def plain_cell(value: Any) -> Any:
+    """A cell of a CSV file; see `plain_cells`."""
+    risky = isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r")
+    return f"'{value}" if risky and not is_number(value) else value
+
+
+def new_text(path: Path, newline: str | None = None) -> IO[str]:
+    """Open a new file for text in place of what was there."""
+    return os.fdopen(new_file(path), "w", newline=newline, encoding="utf-8")
+
+
+def write_small(path: Path, text: str) -> None:
+    """Write a file in one step, so that nobody reads half of it."""
+    fresh = path.with_suffix(".new")
+    with new_text(fresh) as file:
+        file.write(text)
+    os.replace(fresh, path)
+
+
+class Summed:
+    """A file to write to, which sums up what passes: nothing is read again for a checksum.
+
+    Attributes:
+        size, crc: bytes so far, and their CRC-32.
+    """
+
+    def __init__(self, write: Callable[[Any], Any]) -> None:
+        self._write, self.size, self.crc = write, 0, 0
+
+    def write(self, data: Any) -> None:
+        """Pass on and sum up."""
+        view = memoryview(data).cast("B")
+        self.size += len(view)
+        self.crc = zlib.crc32(view, self.crc)
+        self._write(view)
+
+    @property
+    def checksum(self) -> dict[str, int]:
+        return {"bytes": self.size, "crc32": self.crc}
+
+
+def write_summed(path: Path, write: Callable[[Summed], Any]) -> dict[str, int]:
+    """Write a new file and bring it to the disk; its size and checksum.
+
+    Args:
+        write: is given what to write to.
+    """
+    with os.fdopen(new_file(path), "wb") as file:
+        summed = Summed(file.write)
+        write(summed)
+        file.flush()
+        os.fsync(file.fileno())
+    return summed.checksum
+
+
+def sync_folder(folder: Path) -> None:
+    """Bring a folder's own entries to the disk: a rename counts only then."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+# Checksums.
+
+CHECKSUM = {"bytes": Kind(int, low=0), "crc32": Kind(int, low=0, high=2**32 - 1)}
+
+
+def checksum_of(path: Path, root: Path | None = None) -> dict[str, int]:
+    """Size and checksum of a file, which is read for it."""
+    size = crc = 0
+    with open_regular(path, root) as file:
+        while block := file.read(BLOCK):
+            size += len(block)
+            crc = zlib.crc32(block, crc)
+    return {"bytes": size, "crc32": crc}
+
+
+def checksum_of_bytes(content: bytes) -> dict[str, int]:
+    """Size and checksum of what was read."""
+    return {"bytes": len(content), "crc32": zlib.crc32(content)}
+
+
+def verify(path: Path, found: Mapping[str, int], expected: Mapping[str, int]) -> None:
+    """Compare a checksum.
+
+    Raises:
+        ValueError: it is another; names the file.
+    """
+    if found["bytes"] != expected["bytes"]:
+        raise ValueError(
+            f"{path} is damaged: {found['bytes']} bytes in place of {expected['bytes']}"
+        )
+    if found["crc32"] != expected["crc32"]:
+        raise ValueError(f"{path} is damaged: its checksum is wrong")
+
+
+def verify_file(path: Path, expected: Mapping[str, int], root: Path | None = None) -> None:
+    """Read a file and compare its checksum.
+
+    Raises:
+        ValueError: it is missing, no file of its own, or damaged; names it and says why.
+    """
+    try:
+        if (size := path.stat().st_size) != expected["bytes"] and path.is_file():
+            raise ValueError(f"{path} is damaged: {size} bytes in place of {expected['bytes']}")
+        found = checksum_of(path, root)
+    except OSError as error:
+        raise ValueError(f"{path} {why_not(error)}") from None
+    verify(path, found, expected)
+
+
+def read_verified(path: Path, expected: Mapping[str, int], root: Path | None = None) -> bytes:
+    """The content of a file, read once and compared with its checksum.
+
+    Raises:
+        ValueError: see `verify_file`.
+    """
+    try:
+        content = read_bytes(path, expected["bytes"], root)
+    except OSError as error:
+        raise ValueError(f"{path} {why_not(error)}") from None
+    except ValueError:  # it is larger
+        raise ValueError(f"{path} is damaged: more than {expected['bytes']} bytes") from None
+    verify(path, checksum_of_bytes(content), expected)
+    return content
+
+
+def why_not(error: OSError) -> str:
+    """What is wrong with a file, behind its name."""
+    if isinstance(error, FileNotFoundError | NotADirectoryError):
+        return "is missing"
+    return f"cannot be read: {error.strerror or error}"

@@ -1,0 +1,106 @@
+# ruff: noqa: E501
+"""Tiny runs of many kinds, as they are tortured."""
+
+import io
+import json
+import random
+import sys
+from collections.abc import Sequence
+from contextlib import redirect_stderr
+from pathlib import Path
+from typing import Any
+
+import rlmem.cli
+from rlmem.errors import UserError
+from rlmem.runs.train import train
+from tests.settings import settings
+
+BASE = [
+    "trainer.max_env_steps=240", "trainer.accelerator=cpu", "log.every=40", "log.progress=false",
+    "evaluation.every=80", "evaluation.episodes=1", "checkpoint.every=60",
+    "checkpoint.keep_memory_when_finished=true",
+]  # fmt: skip
+SMALL = ["agent.learning_starts=40", "agent.batch_size=8", "agent.network.hidden=[16]", "agent.train_every=1",
+         "agent.updates_per_step=1", "agent.target_update_every=40"]  # fmt: skip
+DQN = [*SMALL, "memory.capacity=300"]
+KINDS: dict[str, list[str]] = {
+    "dqn, uniform, cartpole": ["memory=uniform", *DQN],
+    "dqn, per, cartpole": ["memory=per", *DQN],
+    "dqn, cer, cartpole": ["memory=cer", *DQN],
+    "dqn, medqn_u, cartpole": ["memory=medqn_u", *SMALL],
+    "dqn, gwr, cartpole": ["memory=gwr", *SMALL, "memory.metric.scale_samples=50"],
+    "dqn, her, bit_flip": ["memory=her", "env=bit_flip", *DQN],
+    "dqn, compressed, minatar": ["env=minatar_breakout", "memory=uniform", "memory.capacity=300",
+                                 "memory/storage=compressed", "agent.learning_starts=40",
+                                 "agent.batch_size=8"],
+    "rainbow, cartpole": ["agent=rainbow", "agent.learning_starts=40", "memory.capacity=300",
+                          "agent.batch_size=8"],
+    "td3, reacher": ["agent=td3", "env=reacher", "memory=uniform", "memory.capacity=300",
+                     "agent.learning_starts=40", "agent.batch_size=8", "agent.network.hidden=[16,16]"],
+    "nec, dnd, cartpole": ["agent=nec", "memory=dnd", "agent.learning_starts=40", "agent.batch_size=8"],
+    "tabular, gbmr, mini_maze": ["agent=tabular", "memory=gbmr", "env=mini_maze"],
+    "pqn, cartpole": ["agent=pqn", "memory.capacity=64", "agent.batch_size=16"],
+    "a3c, cartpole": ["agent=a3c", "trainer.max_env_steps=2000"],
+}  # fmt: skip
+UNLIKE = {"seconds", "env_steps_per_second", "act_us", "env_us", "insert_us", "sample_us",
+          "cpu_seconds", "wall_seconds", "peak_rss_bytes", "git_commit", "summary"}  # fmt: skip
+
+
+def works(overrides: Sequence[str]) -> bool:
+    """Whether this version composes such a run."""
+    try:
+        settings(*BASE, *overrides)
+    except UserError:
+        return False
+    return True
+
+
+def start(folder: Path, overrides: Sequence[str]) -> int:
+    """Train in this process, or go on."""
+    from rlmem.callbacks.checkpoint_files import find_checkpoint
+
+    given = [*BASE, *overrides, f"paths.output_dir={folder}"]
+    again = [f"resume={folder}"] if find_checkpoint(folder) else []
+    try:
+        train(settings(*given, *again))
+    except UserError as error:
+        print(f"rlmem: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def refusal(folder: Path, overrides: Sequence[str]) -> str | None:
+    """What going on with a run says, None where it goes on."""
+    try:
+        train(settings(*BASE, *overrides, f"paths.output_dir={folder}", f"resume={folder}"))
+    except UserError as error:
+        return str(error)
+    return None
+
+
+def command(argv: Sequence[str]) -> tuple[int, str]:
+    """Exit code and stderr of `train.py`."""
+    before, sys.argv = sys.argv, ["train.py", *argv]
+    try:
+        with redirect_stderr(io.StringIO()) as said:
+            try:
+                rlmem.cli.train_main()
+            except SystemExit as end:
+                return int(end.code or 0), said.getvalue()
+        return 0, said.getvalue()
+    finally:
+        sys.argv = before
+
+
+def numbers(path: Path) -> dict[str, Any]:
+    content = json.loads(path.read_text())
+    return {key: value for key, value in content.items() if key not in UNLIKE}
+
+
+def pick(rng: random.Random) -> tuple[str, list[str]]:
+    """A kind of run."""
+    name = rng.choice(sorted(KINDS))
+    return name, KINDS[name]
+
+
+__all__ = ["KINDS", "command", "numbers", "pick", "refusal", "start", "works"]

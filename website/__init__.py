@@ -1,0 +1,1 @@
+"""What `make docs` makes of the docs, the configuration and the docstrings: see mkdocs.yml."""
