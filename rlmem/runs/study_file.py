@@ -18,7 +18,7 @@ from rlmem.run_files import UNREADABLE, parse_yaml, read_small
 from rlmem.runs.summary import read_summary
 
 RECORD = "runs.npz"
-KEYS = {"title", "common", "rows", "columns", "fifo", "baselines", "first_seed"}
+KEYS = {"title", "common", "machine", "rows", "columns", "fifo", "baselines", "first_seed"}
 OF_MEMORY = re.compile(r"[~+]*(memory|threshold)\b")  # overrides that a FIFO beside does without
 # What a FIFO beside a row holds as much of: its key, and the run's number that it is set to.
 FIFOS = {
@@ -37,6 +37,7 @@ class StudyJob:
     overrides: tuple[str, ...]
     folder: Path
     recorded: Run | None = None  # in the study's runs.npz
+    machine: frozenset[str] = frozenset()  # keys that say how a run is computed, not what
 
     @property
     def name(self) -> str:
@@ -60,14 +61,21 @@ class StudyJob:
 
     @property
     def outdated(self) -> bool:
-        """Whether it is finished, but with other overrides than the study has for it now."""
+        """Whether it is finished, but with other overrides than the study has for it now, those
+        of its machine left aside."""
         made: Any = self.recorded and self.recorded.overrides
         if self.is_here:
             try:
                 made = parse_yaml(read_small(self.folder / "overrides.yaml"))
             except UNREADABLE:
                 return False
-        return self.finished and made != [*self.overrides]
+        return self.finished and self._asked(made) != self._asked(self.overrides)
+
+    def _asked(self, overrides: Any) -> Any:
+        """Overrides without the machine's; anything else that a file may hold as it is."""
+        if not isinstance(overrides, list | tuple):
+            return overrides
+        return [o for o in overrides if str(o).partition("=")[0] not in self.machine]
 
     @property
     def done(self) -> bool:
@@ -121,6 +129,7 @@ class Study:
             self._refuse(f"title={self.title}; a line of text")
         self.first_seed = self._first_seed("", content.get("first_seed", 0))
         self.common = self._overrides("common", content.get("common"))
+        self.machine = self._overrides("machine", content.get("machine"))
         self.fifo = self._overrides("fifo", content.get("fifo"))
         self.rows = self._parts("rows", content["rows"], {"fifo", "seeds"})
         self.columns = self._parts(
@@ -282,12 +291,13 @@ class Study:
     def _job(
         self, column: str, label: str, seed: int, overrides: Sequence[str], *last: str
     ) -> StudyJob:
-        """A job: what all have in common, then its column's, its row's and `last` overrides."""
+        """A job: what all have in common, its machine, its column, its row, then `last`."""
         folder = self.folder / "runs" / slug(column) / slug(label) / f"seed{seed}"
         quoted = "label='" + label.replace("\\", "\\\\").replace("'", "\\'") + "'"
-        own = (*self.common, *self.columns[column]["overrides"], *overrides, *last)
+        own = (*self.common, *self.machine, *self.columns[column]["overrides"], *overrides, *last)
         asked = (*own, quoted, f"seed={seed}")
-        return StudyJob(column, label, seed, asked, folder, self.recorded.get(folder))
+        keys = frozenset(each.partition("=")[0] for each in self.machine)
+        return StudyJob(column, label, seed, asked, folder, self.recorded.get(folder), keys)
 
 
 def fifo_of(row: str, kind: str) -> str:

@@ -31,7 +31,7 @@ from rlmem.config.schema import TrainSettings
 from rlmem.envs import human_normalized_score
 from rlmem.errors import UserError
 from rlmem.runs import build, processes
-from rlmem.runs.preflight import preflight
+from rlmem.runs.preflight import preflight, slow_precision
 from rlmem.runs.resume import finished_summary, lock_run, resolve_run_dir, write_config
 from rlmem.runs.summary import (
     git_commit,
@@ -284,6 +284,8 @@ def _train_here(cfg: TrainSettings, run_dir: Path, resuming: bool) -> dict[str, 
     # A run that ends by its episodes may be far shorter than its env steps allow.
     steps = None if cfg.trainer.max_episodes else cfg.trainer.max_env_steps
     _say(preflight(run.stream.memory, distributed.size, steps))
+    if slow := slow_precision(cfg.trainer.precision, run.trainer.strategy.root_device.type):
+        _say(slow)
     run.restore()
     if distributed.rank == 0:
         write_config(cfg, run_dir)

@@ -7,12 +7,13 @@ from types import SimpleNamespace
 import numpy as np
 import psutil
 import pytest
+import torch
 
 from rlmem.errors import UserError
 from rlmem.memories import FrameStorage, ReplayMemory, RingWriter, UniformSampler
 from rlmem.runs import build
 from rlmem.runs import preflight as module
-from rlmem.runs.preflight import memory_limit, preflight
+from rlmem.runs.preflight import memory_limit, preflight, slow_precision
 from tests.settings import settings
 
 GIB = 2**30
@@ -103,3 +104,21 @@ def test_a_memory_that_does_not_fit_is_warned_of_with_a_capacity_that_does(
     fits = int(re.search(r"memory\.capacity=(\d+)", text)[1])
     assert fits > 40_000
     assert "WARNING" not in preflight(frames(fits))
+
+
+@pytest.mark.parametrize(
+    ("has", "precision", "device", "warned"),
+    [
+        (False, "bf16-mixed", "cpu", True),
+        (True, "bf16-mixed", "cpu", False),
+        (False, "bf16-mixed", "cuda", False),
+        (False, "32-true", "cpu", False),
+    ],
+)
+def test_a_precision_that_the_processor_imitates_is_warned_of(
+    has: bool, precision: str, device: str, warned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    processor = {"architecture": "x86_64", "avx512_bw": has}
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: processor)
+    told = slow_precision(precision, device)
+    assert (told is not None) == warned

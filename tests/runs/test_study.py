@@ -1,6 +1,7 @@
 """Studies: what is missing is run, what is there is kept, a table says what is not."""
 
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -111,6 +112,32 @@ def test_a_second_call_runs_only_what_is_not_finished(
     assert "2/2, 0.0 s left: CartPole: " in out
     assert "uniform" not in out
     assert "memory.budget=100: too small" in err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("given", "anew"),
+    [
+        ("machine: trainer.accelerator=gpu", 0),
+        ("machine: trainer.accelerator=cpu trainer.threads=1", 0),
+        ("common: agent.lr=1", 4),
+    ],
+)
+def test_what_another_machine_ran_counts(
+    study: Path, tmp_path: Path, given: str, anew: int
+) -> None:
+    shutil.copytree(study / "runs", tmp_path / "runs")
+    definition = yaml.safe_load((study / "study.yaml").read_text())
+    del definition["rows"]["broken"]
+    common = definition.pop("common").split()
+    common.remove("trainer.accelerator=cpu")
+    definition["machine"] = "trainer.accelerator=cpu"
+    name, value = given.split(": ")
+    definition |= {"common": common} | {
+        name: [*(common if name == "common" else []), *value.split()]
+    }
+    (tmp_path / "study.yaml").write_text(yaml.safe_dump(definition))
+    assert sum(job.outdated for job in Study(tmp_path).jobs("CartPole")) == anew
 
 
 @pytest.mark.slow

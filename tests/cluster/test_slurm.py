@@ -1,0 +1,87 @@
+"""A sweep on a real Slurm cluster: of one node, started for this test."""
+
+import contextlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from rlmem.analysis.show.status import read_status
+from tests.cluster.one_node import OneNode, missing
+
+REPOSITORY = Path(__file__).parents[2]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(bool(missing()), reason=f"not installed: {', '.join(missing())}"),
+]
+# Six jobs of which one takes longer than a job may, and one is killed: by their lengths.
+LONG, KILLED = 100000, 20000
+LENGTHS = [1000, 1001, LONG, KILLED, 1002, 1003]
+SWEEP = [
+    "-m", f"trainer.max_env_steps={','.join(map(str, LENGTHS))}", "hydra/launcher=submitit_slurm",
+    "hydra.launcher.cpus_per_task=1", "hydra.launcher.mem_gb=1", "hydra.launcher.timeout_min=2",
+    "hydra.launcher.signal_delay_s=30", "agent.batch_size=32", "checkpoint.every=5000",
+    "evaluation.episodes=1", "trainer.accelerator=cpu", "trainer.threads=1",
+]  # fmt: skip
+
+
+SECONDS = 900  # of a sweep at most: Slurm lets a job that is put back wait for two minutes
+
+
+@pytest.fixture
+def cluster() -> Iterator[OneNode]:
+    folder = Path(tempfile.mkdtemp(prefix="slurm"))  # short, for the names of sockets
+    try:
+        with OneNode(folder) as started:
+            yield started
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def sweep(cluster: OneNode, folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """The command of a sweep, begun."""
+    command = [sys.executable, str(REPOSITORY / "train.py"), *SWEEP, f"hydra.sweep.dir={folder}"]
+    pipe = subprocess.PIPE
+    begun = subprocess.Popen(command, env=cluster.environment, stdout=pipe, stderr=pipe, text=True)
+    try:
+        yield begun
+    finally:
+        begun.kill()
+
+
+def kill_when_saved(folder: Path, number: int) -> None:
+    """SIGKILL a job once it has a checkpoint, as a node short of memory does."""
+    end = time.monotonic() + 240
+    saved = f"*max_env_steps={LENGTHS[number]}+*/checkpoints/last/manifest.json"
+    while not list(folder.glob(saved)):
+        assert time.monotonic() < end, "the job to kill saved nothing"
+        time.sleep(0.2)
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            array = process.environ().get("SLURM_ARRAY_TASK_ID")
+            if array == str(number) and "submitit" in " ".join(process.cmdline()):
+                process.kill()
+
+
+def test_a_sweep_of_which_one_job_times_out_and_one_is_killed(
+    cluster: OneNode, tmp_path: Path
+) -> None:
+    folder = tmp_path / "sweep"
+    with sweep(cluster, folder) as begun:
+        kill_when_saved(folder, LENGTHS.index(KILLED))
+        _, said = begun.communicate(timeout=SECONDS)
+    print(begun.returncode, said)
+    print(cluster.ask("sacct", "--duplicates", "-o", "JobID,State"))
+    status = read_status(folder)
+    print(status)
+    with sweep(cluster, folder) as begun:
+        _, said = begun.communicate(timeout=SECONDS)
+    print(begun.returncode, said)
+    print(read_status(folder))
