@@ -1,5 +1,6 @@
 """Errors that are a user's to mend."""
 
+import errno
 import importlib
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -12,6 +13,33 @@ class UserError(ValueError):
     Its text is one line: the config key, the value that was given, and what would work. The
     command line prints it without a traceback and exits with code 2.
     """
+
+
+_SPENT = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the disk's quota is used up",
+    errno.EFBIG: "a file has come to the largest size that is allowed (ulimit -f)",
+    errno.EMFILE: "as many files are open as are allowed (ulimit -n)",
+    errno.ENFILE: "as many files are open as the machine allows",
+    errno.ENOMEM: "there is no memory left",
+}
+
+
+def shortage(error: BaseException) -> str | None:
+    """What the machine has no more of, where an error or what it came from says so."""
+    found: BaseException | None = error
+    while found is not None:
+        if isinstance(found, OSError) and found.errno in _SPENT:
+            at = f" at {found.filename}" if found.filename else ""
+            return f"{_SPENT[found.errno]}{at}"
+        text = str(found)
+        spent = ("can't allocate memory", "out of memory", "can't start new thread")
+        if isinstance(found, MemoryError) or (
+            isinstance(found, RuntimeError) and any(sign in text for sign in spent)
+        ):
+            return _SPENT[errno.ENOMEM]
+        found = found.__cause__ or found.__context__
+    return None
 
 
 def did_you_mean(word: str, names: Iterable[str]) -> str:

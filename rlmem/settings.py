@@ -57,6 +57,7 @@ class Range:
 
 
 _FINITE = Range()
+_MOST = 2**63 - 1  # the largest whole number that numpy, torch and the emulators take
 
 
 @dataclass
@@ -233,6 +234,8 @@ def _typed(hint: Any, value: Any, key: str) -> Any:
         return str(value)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
+    if hint is int and type(value) is int and abs(value) > _MOST:
+        raise UserError(f"{key}={value}: must be a whole number of 64 bits")
     if isinstance(value, hint) and (hint is bool or not isinstance(value, bool)):
         return value
     if hint is float and isinstance(value, str):

@@ -45,16 +45,18 @@ def parse_bytes(value: str | int) -> int:
     """'64MiB', '1.5 GB' or a number of bytes, as bytes.
 
     Raises:
-        ValueError: it is not a size of at least one byte.
+        ValueError: it is not a size of at least one byte and at most 2^50.
     """
     match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([a-zA-Z]*)\s*", str(value))
     unit = match and next((u for u in _UNITS if u.lower() == (match[2] or "B").lower()), None)
     if isinstance(value, bool) or not match or not unit:
         raise ValueError(f"{value} is not a number of bytes such as 64MiB, 1.5GB or 1000000")
-    size = int(float(match[1]) * _UNITS[unit])
+    size = float(match[1]) * _UNITS[unit]
     if size < 1:
         raise ValueError(f"{value} is less than a byte")
-    return size
+    if size > 2**50:
+        raise ValueError(f"{value} is more than a million GiB")
+    return int(size)
 
 
 def signed(value: float) -> str:

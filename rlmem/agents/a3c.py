@@ -33,7 +33,7 @@ MOST_ACTIONS = 2**16  # that are kept for resuming
 class A3CSettings(AgentSettings):
     """A3C's keys; `n_step` is the steps of a rollout."""
 
-    workers: int | None = setting(at_least=1, free=True)
+    workers: int | None = setting(at_least=1, at_most=1024, free=True)
     lr: float = setting(above=0)
     adam_eps: float = setting(above=0)
     gae_lambda: float = setting(at_least=0, at_most=1)
@@ -42,7 +42,7 @@ class A3CSettings(AgentSettings):
     reward_scale: float = setting(above=0)
     max_grad_norm: float | None = setting(above=0)
     screen: Any = setting()
-    num_envs: int = setting(at_least=1)
+    num_envs: int = setting(at_least=1, at_most=65_536)
     network: PolicySettings = setting()
 
 

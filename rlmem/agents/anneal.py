@@ -11,7 +11,7 @@ class AnnealSettings(Settings):
     the gradient steps after the start and after each reset (Schwarzer et al. 2023, arXiv
     2305.19452, section 3)."""
 
-    n_step: int | None = setting(at_least=2)
+    n_step: int | None = setting(at_least=2, at_most=1000)
     gamma: float | None = setting(at_least=0, at_most=0.9999)
     steps: int = setting(at_least=1)
 

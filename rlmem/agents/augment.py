@@ -11,7 +11,7 @@ from rlmem.settings import Settings, setting
 class AugmentSettings(Settings):
     """How much images are changed (Kostrikov et al. 2021, arXiv 2004.13649, appendix G)."""
 
-    shift: int = setting(at_least=0)
+    shift: int = setting(at_least=0, at_most=1000)
     intensity: float = setting(at_least=0, at_most=0.49)
 
     @property

@@ -31,7 +31,7 @@ class ActorCriticSettings(Settings):
     """Widths of actor and critics, and where the critics take the action."""
 
     hidden: list[int] = setting(at_least=1, at_most=65_536)
-    action_layer: int = setting(at_least=1)
+    action_layer: int = setting(at_least=1, at_most=1000)
 
 
 @dataclass(kw_only=True)
@@ -44,7 +44,7 @@ class DDPGSettings(AgentSettings):
     tau: float = setting(above=0, at_most=1)
     exploration_noise: float = setting(at_least=0)
     twin_critics: bool = setting()
-    policy_delay: int = setting(at_least=1)
+    policy_delay: int = setting(at_least=1, at_most=10**6)
     target_noise: float = setting(at_least=0)
     target_noise_clip: float = setting(above=0)
     network: ActorCriticSettings = setting()

@@ -40,7 +40,7 @@ from rlmem.settings import setting
 class NECSettings(AgentSettings):
     """NEC's keys."""
 
-    key_size: int = setting(at_least=1)
+    key_size: int = setting(at_least=1, at_most=65_536)
     standard_keys: bool = setting()
     optimizer: str = setting(choices=("adam", "rmsprop"))
     lr: float = setting(above=0)

@@ -32,7 +32,7 @@ class PQNSettings(AgentSettings):
 
     lr: float = setting(above=0)
     trace_lambda: float = setting(at_least=0, at_most=1)
-    epochs: int = setting(at_least=1)
+    epochs: int = setting(at_least=1, at_most=10**6)
     max_grad_norm: float | None = setting(above=0)
     epsilon: RunEpsilonSettings = setting()
     network: QNetworkSettings = setting()

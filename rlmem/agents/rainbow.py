@@ -36,7 +36,7 @@ class RainbowSettings(DQNSettings):
 
     target_network: bool = setting()
     distribution: str = setting()
-    atoms: int = setting(at_least=1)
+    atoms: int = setting(at_least=1, at_most=10_000)
     support: list[float] = setting(check=lambda value: _rising(value))
     noisy: bool = setting()
     noisy_std: float = setting(above=0)

@@ -34,7 +34,7 @@ class StreamQSettings(AgentSettings):
     kappa: float = setting(above=0)
     trace_lambda: float = setting(at_least=0, at_most=1)
     sparsity: float = setting(at_least=0, at_most=1)
-    num_envs: int = setting(at_least=1)
+    num_envs: int = setting(at_least=1, at_most=65_536)
     epsilon: RunEpsilonSettings = setting()
     network: QNetworkSettings = setting()
 

@@ -47,7 +47,8 @@ def explain(exc: BaseException, overrides: list[str]) -> str | None:
         return _composition(exc, overrides)
     if isinstance(exc, OmegaConfBaseException):
         return _value(exc, overrides)
-    if isinstance(exc, ValueError) and str(exc).startswith("Config group override must be"):
+    nameless = "Config group override must be", "argument of type"  # of a group, and in a list
+    if isinstance(exc, ValueError | TypeError) and str(exc).startswith(nameless):
         given = next((o for o in overrides if _names_no_option(o)), None)
         return f"{given}: a group takes a name, or [] for none" if given else None
     if isinstance(exc, ValueError) and str(exc).startswith(("The --resolve flag", "Only one of")):
@@ -72,7 +73,9 @@ def _given(key: str, overrides: list[str]) -> str:
 def _names_no_option(override: str) -> bool:
     """Whether it gives a config group a number or nothing in a name's place."""
     key, _, value = override.lstrip("+").partition("=")
-    in_place = value in ("null", "None", "true", "false") or value[:1].isdigit() or value[:1] == "-"
+    no_name = r"\s*(null|none|true|false|[+-]?(inf|nan)|[-\d[{].*)\s*"
+    items = value[1:-1].split(",") if value[:1] == "[" else [value]
+    in_place = any(re.fullmatch(no_name, item.lower()) for item in items)
     return in_place and key.split("@")[0] in config_groups()
 
 

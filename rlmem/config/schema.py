@@ -42,11 +42,11 @@ class TrainerSettings(Settings):
     rounds: Any = setting(check=_rounds, free=True)
     compile: Any = setting(False, check=_compile)
     accelerator: str = setting(choices=("auto", "cpu", "gpu"))
-    devices: int = setting(1, at_least=1, free=True)
-    num_nodes: int = setting(1, at_least=1, free=True)
+    devices: int = setting(1, at_least=1, at_most=1024, free=True)
+    num_nodes: int = setting(1, at_least=1, at_most=65_536, free=True)
     strategy: str = setting("auto", choices=("auto", "ddp"), free=True)
     precision: str = setting(choices=("32-true", "bf16-mixed"))
-    threads: int | None = setting(at_least=1, free=True)
+    threads: int | None = setting(at_least=1, at_most=4096, free=True)
 
 
 @dataclass(kw_only=True)

@@ -46,7 +46,7 @@ class ProtocolSettings(Settings):
 
     name: str = setting()
     sticky: float = setting(at_least=0, at_most=1)
-    noop_max: int = setting(at_least=0)
+    noop_max: int = setting(at_least=0, at_most=10_000)
     fire_reset: bool = setting()
     episodic_life: bool = setting()
     max_frames: int = setting(at_least=1)
@@ -62,10 +62,10 @@ class AtariSettings(EnvSettings):
     """An Arcade Learning Environment game."""
 
     game: str = setting(example="seaquest")
-    stack: int = setting(at_least=1)
-    frame_skip: int = setting(at_least=1)
+    stack: int = setting(at_least=1, at_most=64)
+    frame_skip: int = setting(at_least=1, at_most=1000)
     # The smallest screen that the Nature CNN's three layers take is 36.
-    screen_size: int = setting(at_least=36)
+    screen_size: int = setting(at_least=36, at_most=1000)
     protocol: ProtocolSettings = setting()
     rows: list[int] | None = setting(None, check=_rows)
 

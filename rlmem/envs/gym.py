@@ -43,7 +43,7 @@ class GymSettings(EnvSettings):
     id: str = setting(example="CartPole-v1")
     max_episode_steps: int | None = setting(at_least=1)
     kwargs: dict[str, Any] = setting()
-    action_levels: int | None = setting(at_least=2)
+    action_levels: int | None = setting(at_least=2, at_most=10_000)
 
 
 def make_gym(

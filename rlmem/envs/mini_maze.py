@@ -182,7 +182,7 @@ class MiniMazeSettings(GymSettings):
 
     size: int = setting(at_least=2, at_most=100)
     maze: Any = setting(check=_maze)
-    pits: int = setting(at_least=0)
+    pits: int = setting(at_least=0, at_most=10_000)
     observation: str = setting(choices=("position", "one_hot", "pixels"))
     cell: int = setting(at_least=1, at_most=32)
 

@@ -29,7 +29,7 @@ from rlmem.collect.stream import Stream
 from rlmem.compiling import watched
 from rlmem.config.schema import TrainSettings
 from rlmem.envs import human_normalized_score
-from rlmem.errors import UserError
+from rlmem.errors import UserError, shortage
 from rlmem.runs import build, processes
 from rlmem.runs.preflight import preflight, slow_precision
 from rlmem.runs.resume import finished_summary, lock_run, resolve_run_dir, write_config
@@ -235,7 +235,7 @@ def train_run(cfg: TrainSettings) -> tuple[Path, dict[str, Any]]:
     """Train one run; its directory and the content of its summary.json.
 
     Raises:
-        UserError: a mistake in the configuration.
+        UserError: a mistake in the configuration, or the machine has no more of what a run takes.
         SystemExit: 128 + the signal's number after a signal, when the run is saved.
     """
     if cfg.trainer.accelerator == "gpu" and not torch.cuda.is_available():
@@ -247,8 +247,15 @@ def train_run(cfg: TrainSettings) -> tuple[Path, dict[str, Any]]:
         if done:
             _say(f"finished already: {run_dir}")
             return run_dir, done
-        with processes.made(_train_here, cfg, run_dir, resuming):
-            return run_dir, _train_here(cfg, run_dir, resuming)
+        try:
+            with processes.made(_train_here, cfg, run_dir, resuming):
+                return run_dir, _train_here(cfg, run_dir, resuming)
+        except (OSError, MemoryError, RuntimeError) as error:
+            if (spent := shortage(error)) is None:
+                raise
+            saved = find_checkpoint(run_dir) is not None
+            again = f"; make room and go on with: python train.py resume={run_dir}" if saved else ""
+            raise UserError(f"{spent}; the run cannot go on{again}") from error
 
 
 def _place(cfg: TrainSettings) -> tuple[str, bool, dict[str, Any] | None]:

@@ -5,13 +5,15 @@ import sys
 import time
 from collections.abc import Mapping
 
-from tests.torture import crafted, damage, kills
+from tests.torture import crafted, damage, kills, limits, overrides
 from tests.torture.runner import Tally, Trial, run_trial
 
 CLASSES: dict[str, Trial] = {
     "kills": kills.trial,
     "damage": damage.trial,
     "crafted": crafted.trial,
+    "overrides": overrides.trial,
+    "limits": limits.trial,
 }
 
 

@@ -35,7 +35,7 @@ class MetricSettings(Settings):
     """
 
     scale: Any = setting("auto", check=_scale)
-    scale_samples: int = setting(1000, at_least=2)
+    scale_samples: int = setting(1000, at_least=2, at_most=10**9)
 
 
 @dataclass(kw_only=True)

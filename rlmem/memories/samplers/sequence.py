@@ -27,7 +27,7 @@ COMPILED_WITH = {"records": "5df04b97b134"}
 class SequenceSettings(Settings):
     """The sampler's keys."""
 
-    length: int = setting(8, at_least=1, help="transitions of a run")
+    length: int = setting(8, at_least=1, at_most=10**6, help="transitions of a run")
 
 
 @part("memory/sampler", "sequence", settings=SequenceSettings)

@@ -210,8 +210,8 @@ class ConsolidationSettings(Settings):
     """States at which an agent is held to its target network."""
 
     states: str = setting(choices=("bounds", "stored"))
-    batch_size: int = setting(at_least=1, divided=True)
-    inner_steps: int = setting(at_least=1)
+    batch_size: int = setting(at_least=1, at_most=2**20, divided=True)
+    inner_steps: int = setting(at_least=1, at_most=10**6)
     weight_start: float = setting(at_least=0)
     weight_end: float = setting(at_least=0)
     weight_steps: int = setting(at_least=1)

@@ -269,7 +269,7 @@ class HerSettings(ReplaySettings):
     """Hindsight experience replay (Andrychowicz et al. 2017)."""
 
     strategy: str = setting(choices=STRATEGIES)
-    k: int = setting(at_least=1)
+    k: int = setting(at_least=1, at_most=1000)
 
 
 @part("memory", "her", settings=HerSettings)

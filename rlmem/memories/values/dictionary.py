@@ -23,7 +23,7 @@ class DNDSettings(EpisodicSettings):
     extends = "dnd"
 
     keys: str = setting(choices=("network", "random_projection"))
-    neighbours: int = setting(at_least=1)
+    neighbours: int = setting(at_least=1, at_most=10**6)
     delta: float | None = setting(above=0)
     alpha: float | None = setting(at_least=0, at_most=1)
 

@@ -62,14 +62,14 @@ class ReconstructSettings(Settings):
     """Paths between key nodes that are walked again."""
 
     key_nodes: str = setting(choices=("none", "centre", "degree", "cross"))
-    most: int = setting(at_least=2)
+    most: int = setting(at_least=2, at_most=10**9)
     every: Any = setting(check=_every)
     order: str = setting(choices=("auto", "backwards", "forwards"))
     t1: float = setting(above=0)
     t2: float = setting(above=0)
-    walks: int = setting(at_least=0)
-    hops: int = setting(at_least=1)
-    kept: int = setting(at_least=2)
+    walks: int = setting(at_least=0, at_most=10**6)
+    hops: int = setting(at_least=1, at_most=10**6)
+    kept: int = setting(at_least=2, at_most=10**6)
     score: str = setting(choices=SCORES)
 
 
