@@ -21,7 +21,7 @@ pytestmark = [
     pytest.mark.skipif(bool(missing()), reason=f"not installed: {', '.join(missing())}"),
 ]
 # Six jobs of which one takes longer than a job may, and one is killed: by their lengths.
-LONG, KILLED = 100000, 20000
+LONG, KILLED = 60000, 20000
 LENGTHS = [1000, 1001, LONG, KILLED, 1002, 1003]
 SWEEP = [
     "-m", f"trainer.max_env_steps={','.join(map(str, LENGTHS))}", "hydra/launcher=submitit_slurm",
@@ -31,7 +31,7 @@ SWEEP = [
 ]  # fmt: skip
 
 
-SECONDS = 900  # of a sweep at most: Slurm lets a job that is put back wait for two minutes
+SECONDS = 2400  # of a sweep at most: Slurm lets a job that is put back wait for two minutes
 
 
 @pytest.fixture
