@@ -181,7 +181,11 @@ def run_hydra(
             return _user_mistake(exc, line, show)
         if not sweep.SweepRecord.current:
             raise
-        traceback.print_exception(exc)
+        lost = sweep.lost_job(exc, sweep.SweepRecord.current.folder)
+        if lost is None or show:
+            traceback.print_exception(exc)
+        if lost is not None:
+            _say(lost)
         return _end_of_sweep(_CRASH)
     if isinstance(job.error, UserError):
         return _user_mistake(job.error, str(job.error), show)

@@ -158,6 +158,23 @@ def failure_list(failed: Iterable[tuple[str, str, int]], folder: Path, most: int
     return "\n".join([title, *entries[:most], *more])
 
 
+# What launchers raise of a job whose process ended without a word: submitit's and joblib's.
+_LOST = {"UncompletedJobError", "TerminatedWorkerError"}
+
+
+def lost_job(error: BaseException, folder: Path) -> str | None:
+    """A line for a launcher's error of a job that was killed; None for any other error."""
+    if not _LOST & {kind.__name__ for kind in type(error).__mro__}:
+        return None
+    said = " ".join(str(error).splitlines()[:2]).split(" with path")[0]
+    job = said if said.startswith("Job ") else "a job"
+    return (
+        f"{job} was killed; others that were begun on a cluster go on. "
+        f"python evaluate.py mode=status sweep={folder} shows them; when none runs any more, the "
+        "same command runs what is missing"
+    )
+
+
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
     """One command at a time changes sweep.json."""

@@ -1,6 +1,7 @@
 """A sweep on a real Slurm cluster: of one node, started for this test."""
 
 import contextlib
+import re
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 
 from rlmem.analysis.show.status import read_status
 from tests.cluster.one_node import OneNode, missing
+from tests.runs.helpers import summary_of
 
 REPOSITORY = Path(__file__).parents[2]
 pytestmark = [
@@ -22,7 +24,7 @@ pytestmark = [
 ]
 # Six jobs of which one takes longer than a job may, and one is killed: by their lengths.
 LONG, KILLED = 60000, 20000
-LENGTHS = [1000, 1001, LONG, KILLED, 1002, 1003]
+LENGTHS = [1200, 1300, LONG, KILLED, 1400, 1500]
 SWEEP = [
     "-m", f"trainer.max_env_steps={','.join(map(str, LENGTHS))}", "hydra/launcher=submitit_slurm",
     "hydra.launcher.cpus_per_task=1", "hydra.launcher.mem_gb=1", "hydra.launcher.timeout_min=2",
@@ -31,6 +33,7 @@ SWEEP = [
 ]  # fmt: skip
 
 
+SAVED = r"status +interrupted\n(?:.*\n){2}env steps +([\d,]+)"  # what a job says that is put back
 SECONDS = 2400  # of a sweep at most: Slurm lets a job that is put back wait for two minutes
 
 
@@ -70,6 +73,14 @@ def kill_when_saved(folder: Path, number: int) -> None:
                 process.kill()
 
 
+def wait_for_all(cluster: OneNode) -> None:
+    """Until no job waits or runs."""
+    end = time.monotonic() + SECONDS
+    while cluster.ask("squeue", "--noheader").strip():
+        assert time.monotonic() < end, "jobs do not end"
+        time.sleep(1)
+
+
 def test_a_sweep_of_which_one_job_times_out_and_one_is_killed(
     cluster: OneNode, tmp_path: Path
 ) -> None:
@@ -77,11 +88,22 @@ def test_a_sweep_of_which_one_job_times_out_and_one_is_killed(
     with sweep(cluster, folder) as begun:
         kill_when_saved(folder, LENGTHS.index(KILLED))
         _, said = begun.communicate(timeout=SECONDS)
-    print(begun.returncode, said)
-    print(cluster.ask("sacct", "--duplicates", "-o", "JobID,State"))
-    status = read_status(folder)
-    print(status)
+    assert begun.returncode == 1
+    assert "Traceback" not in said
+    assert re.fullmatch(r"rlmem: Job 1_3 \(task: 0\) was killed; .*", said.strip())
+    wait_for_all(cluster)
+    states = {job.overrides[0]: job.state for job in read_status(folder).jobs}
+    killed = f"trainer.max_env_steps={KILLED}"
+    assert states.pop(killed) == "interrupted"
+    assert set(states.values()) == {"done"}
+    (log,) = folder.glob(".submitit/1_2/*_log.out")
+    saved, resumed = (re.findall(p, log.read_text()) for p in (SAVED, r"resumed at ([\d,]+) env"))
+    assert len(saved) >= 1
+    assert saved == resumed
+
     with sweep(cluster, folder) as begun:
         _, said = begun.communicate(timeout=SECONDS)
-    print(begun.returncode, said)
-    print(read_status(folder))
+    assert (begun.returncode, said) == (0, "")
+    assert read_status(folder).counts["done"] == len(LENGTHS)
+    steps = {summary_of(folder / job.name)["env_steps"] for job in read_status(folder).jobs}
+    assert {LONG, KILLED} <= steps
