@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,8 @@ def task(cfg: TrainSettings) -> Any:
             raise RuntimeError("a\nbug")
         if cfg.seed == 9:
             raise KeyboardInterrupt
+        if cfg.seed == 10:
+            os.kill(os.getpid(), signal.SIGKILL)
     return float(cfg.seed)
 
 
@@ -105,6 +108,16 @@ def test_failed_jobs_are_listed_and_the_same_command_runs_them_again(
     assert sweep("seed=8,1,7") == 0
     assert "failed" not in capfd.readouterr().err
     assert not list(Path("sweep").rglob("error.json"))
+
+
+def test_a_job_that_is_killed_is_told_in_one_line(capfd: pytest.CaptureFixture[str]) -> None:
+    argv = ["seed=10,1", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2"]
+    assert sweep(*argv) == 1
+    err = capfd.readouterr().err
+    assert "Traceback" not in err
+    assert "rlmem: a job was killed; " in err
+    Path("mended").touch()
+    assert sweep(*argv) == 0
 
 
 def test_a_job_whose_values_do_not_go_together_leaves_its_error() -> None:
