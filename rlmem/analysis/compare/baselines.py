@@ -2,12 +2,38 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
-from rlmem.analysis.compare.settings import Setting
-from rlmem.analysis.compare.statistics import Estimate, difference_estimate, row_mean
+import numpy as np
+
+from rlmem.analysis.compare.settings import FEW_SEEDS, Setting
+from rlmem.analysis.compare.statistics import (
+    Estimate,
+    difference_estimate,
+    row_mean,
+    stratified_bootstrap,
+)
 from rlmem.analysis.read.runs import OVER_RUN
 
 RATIOS = {"bytes": "memory_bytes_peak", "entries": "memory_entries", "cpu_seconds": "cpu_seconds"}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How much higher a number's mean is in one setting than in another.
+
+    Attributes:
+        estimate: without bounds below FEW_SEEDS seeds, and where all seeds differ by the same.
+        seeds: the difference of each seed, in their order; empty where the two settings do not have
+            the same seeds, each once: then their runs are independent samples.
+    """
+
+    estimate: Estimate
+    seeds: tuple[float, ...] = ()
+
+    @property
+    def paired(self) -> bool:
+        return bool(self.seeds)
 
 
 @dataclass(frozen=True)
@@ -17,8 +43,8 @@ class Comparison:
     setting: Setting
     baseline: Setting
 
-    @property
-    def differences(self) -> dict[str, Estimate | None]:
+    @cached_property
+    def differences(self) -> dict[str, Difference | None]:
         """How much higher its mean return is: final, of the last 100 training episodes, over the
         run."""
         names = {
@@ -27,6 +53,12 @@ class Comparison:
             "over_run": OVER_RUN,
         }
         return {kind: above(self.setting, self.baseline, name) for kind, name in names.items()}
+
+    @property
+    def paired(self) -> bool:
+        """Whether its differences are of the same seeds."""
+        found = self.differences["return"]
+        return found is not None and found.paired
 
     @property
     def ratios(self) -> dict[str, float]:
@@ -41,12 +73,41 @@ class Comparison:
         return ours / theirs if theirs else float("nan")
 
 
-def above(ours: Setting, theirs: Setting, name: str) -> Estimate | None:
-    """How much higher a number's mean is in one setting than in another; None without runs."""
+def above(ours: Setting, theirs: Setting, name: str) -> Difference | None:
+    """How much higher a number's mean is in one setting than in another; None without runs.
+
+    Runs of the same seed share what the seed decides (first weights, the environment's chance), so
+    where both settings have the same seeds the interval is that of the differences by seed.
+    """
+    one, other = ours.by_seed(name), theirs.by_seed(name)
+    if one is None or other is None or one.keys() != other.keys():
+        return _unpaired(ours, theirs, name)
+    if not one:
+        return None
+    found = np.array([one[seed] - other[seed] for seed in sorted(one)])
+    seeds = tuple(found.tolist())
+    if len(found) < FEW_SEEDS or not np.ptp(found):
+        return Difference(Estimate(float(found.mean()), None, None, len(found)), seeds)
+    return Difference(_possible(stratified_bootstrap([found], row_mean, widen=True), ours, theirs,
+                                name), seeds)  # fmt: skip
+
+
+def _unpaired(ours: Setting, theirs: Setting, name: str) -> Difference | None:
     one, other = ours.values(name), theirs.values(name)
     if not len(one) or not len(other):
         return None
-    return difference_estimate([one], [other], row_mean, widen=True)
+    if min(len(one), len(other)) < FEW_SEEDS:
+        value = float(one.mean() - other.mean())
+        return Difference(Estimate(value, None, None, len(one) + len(other)))
+    estimate = difference_estimate([one], [other], row_mean, widen=True)
+    return Difference(_possible(estimate, ours, theirs, name))
+
+
+def _possible(estimate: Estimate, ours: Setting, theirs: Setting, name: str) -> Estimate:
+    """The estimate with bounds between values that runs of the environment had."""
+    lows, highs = zip(ours.reached(name), theirs.reached(name), strict=True)
+    span = max(highs) - min(lows)
+    return estimate.within(-span, span)
 
 
 def compare(settings: Sequence[Setting], against: Mapping[str, Sequence[str]]) -> list[Comparison]:

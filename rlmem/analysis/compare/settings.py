@@ -3,7 +3,7 @@
 import re
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 from typing import Any
@@ -61,6 +61,7 @@ class Setting:
         distinct: key -> value of what sets it apart from the environment's other settings.
         metric: what a run's return is: `eval_return_mean`, the final evaluation's, or
             `train_return_mean`, of the last training episodes; one for an environment.
+        peers: all settings of the environment.
     """
 
     number: int
@@ -71,6 +72,7 @@ class Setting:
     distinct: dict[str, Any]
     runs: list[Run]
     metric: str = "eval_return_mean"
+    peers: list["Setting"] = field(default_factory=list, repr=False)
 
     @property
     def colour(self) -> str:
@@ -87,6 +89,20 @@ class Setting:
         values = np.array([run.number(name) for run in self.finished], np.float64)
         return values[~np.isnan(values)]
 
+    def by_seed(self, name: str) -> dict[int, float] | None:
+        """A number of the finished runs that have it by seed; None where a seed is there twice."""
+        known = [run for run in self.finished if np.isfinite(run.number(name))]
+        found = {run.seed: run.number(name) for run in known}
+        return found if len(found) == len(known) else None
+
+    def reached(self, name: str) -> tuple[float, float]:
+        """Lowest and highest value of a number in any finished run of the environment.
+
+        Below the lowest nothing was seen, and it may be impossible: intervals end there.
+        """
+        values = np.concatenate([peer.values(name) for peer in self.peers or [self]])
+        return float(values.min()), float(values.max())
+
     def mean(self, name: str) -> float:
         """Mean of a number over the finished runs, NaN if none has it."""
         values = self.values(name)
@@ -95,7 +111,10 @@ class Setting:
     def estimate(self, name: str, statistic: Statistic = row_mean) -> Estimate | None:
         """A number's mean over the finished runs with its interval, None if none has it."""
         values = self.values(name)
-        return stratified_bootstrap([values], statistic, widen=True) if len(values) else None
+        if not len(values):
+            return None
+        estimate = stratified_bootstrap([values], statistic, widen=True)
+        return estimate.within(*self.reached(name))
 
     @cached_property
     def returns(self) -> np.ndarray:
@@ -117,8 +136,7 @@ class Setting:
     @cached_property
     def success_mean(self) -> Estimate | None:
         """Share of the final evaluation's episodes that came to their goal, if there are goals."""
-        rate = self.estimate(SUCCESS)
-        return rate and rate.within(0.0, 1.0)
+        return self.estimate(SUCCESS)
 
     @property
     def few(self) -> bool:
@@ -132,7 +150,10 @@ class Setting:
         x, table = self.seed_curves(column, over)
         if not len(x):
             return x, x, x, x
-        return (x, *curve_estimate(table, row_mean, widen=True))
+        value, low, high = curve_estimate(table, row_mean, widen=True)
+        known = [run.curves[column] for peer in self.peers or [self] for run in peer.runs]
+        least, most = np.nanmin(np.concatenate(known)), np.nanmax(np.concatenate(known))
+        return x, value, np.clip(low, least, most), np.clip(high, least, most)
 
     def seed_curves(self, column: str, over: str = "env_steps") -> tuple[np.ndarray, np.ndarray]:
         """The curve of each seed: x [POINTS], value [seeds, POINTS]; both empty without one.
@@ -201,6 +222,8 @@ def _settings_of(runs: Sequence[Run], number: int) -> list[Setting]:
         settings.append(
             Setting(number + place, place, runs[0].env_id, here[0].memory, unique, distinct, here)
         )
+    for setting in settings:
+        setting.peers = settings
     # One measure for all: an evaluation is not set against the episodes of training.
     ended = [setting for setting in settings if setting.finished]
     if not all(len(setting.values("eval_return_mean")) for setting in ended):

@@ -13,7 +13,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from rlmem.analysis.compare.baselines import Comparison, compare
-from rlmem.analysis.compare.settings import Setting, make_settings
+from rlmem.analysis.compare.settings import FEW_SEEDS, Setting, make_settings
 from rlmem.analysis.compare.thresholds import Effects, threshold_effects, threshold_grids
 from rlmem.analysis.read.collection import Collection, collect
 from rlmem.analysis.read.runs import Run
@@ -21,7 +21,12 @@ from rlmem.analysis.show.effects import effects_table
 from rlmem.analysis.show.findings import findings_html
 from rlmem.analysis.show.page import Drawing, drawing, write_report_page
 from rlmem.analysis.show.section import Section
-from rlmem.analysis.show.tables import baselines_table, readable, results_table, summary_table
+from rlmem.analysis.show.tables import (
+    baselines_table,
+    readable_difference,
+    results_table,
+    summary_table,
+)
 from rlmem.errors import UserError, need
 from rlmem.run_files import plain_cells
 
@@ -178,17 +183,20 @@ def _baselines(comparisons: Sequence[Comparison]) -> Section:
     for compared in comparisons:
         setting, baseline = compared.setting, compared.baseline
         row = {"environment": setting.env_id, "setting": setting.label, "baseline": baseline.label}
-        row["seeds"] = f"{len(setting.finished)} and {len(baseline.finished)}"
+        counts = len(setting.finished), len(baseline.finished)
+        row["seeds"] = f"{counts[0]}, paired" if compared.paired else f"{counts[0]} and {counts[1]}"
         heads = ("return", "last training", "over the run")
-        for head, estimate in zip(heads, compared.differences.values(), strict=True):
-            row[f"{head}, above it [95 %]"] = readable(estimate)
+        for head, found in zip(heads, compared.differences.values(), strict=True):
+            row[f"{head}, above it [95 %]"] = readable_difference(found)
         heads = ("bytes", "entries", "CPU seconds")
         row |= dict(zip(heads, map(_ratio, compared.ratios.values()), strict=True))
         rows.append(row)
     text = (
         "Returns: differences of means, final, of the last 100 training episodes and over the run. "
-        "The rest: means over those of the baseline; below 1 it takes less. An interval needs two "
-        "seeds of both."
+        "Paired: both have the same seeds, and the interval is that of the differences by seed; "
+        f"otherwise of two independent samples. Below {FEW_SEEDS} seeds the differences by seed "
+        "stand in brackets, and there is no interval. The rest: means over those of the baseline; "
+        "below 1 it takes less."
     )
     words = ("environment", "setting", "baseline")
     files = {"baselines": baselines_table(comparisons)}

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from rlmem.analysis.compare.baselines import Comparison, above
+from rlmem.analysis.compare.baselines import Comparison, Difference, above
 from rlmem.analysis.compare.settings import Setting, any_goals
 from rlmem.analysis.compare.statistics import Estimate
 from rlmem.analysis.read.runs import NUMBERS, OVER_RUN, SUCCESS, TIMES
@@ -89,9 +89,10 @@ def baselines_table(comparisons: Sequence[Comparison]) -> pd.DataFrame:
             "baseline": compared.baseline.label,
             "n": len(compared.setting.finished),
             "n_baseline": len(compared.baseline.finished),
+            "paired": compared.paired,
         }
-        for kind, estimate in compared.differences.items():
-            row |= interval(f"{kind}_difference", estimate)
+        for kind, found in compared.differences.items():
+            row |= interval(f"{kind}_difference", found and found.estimate)
         row |= {f"{kind}_ratio": plain(ratio) for kind, ratio in compared.ratios.items()}
         rows.append(row)
     return pd.DataFrame(rows, dtype=object)
@@ -109,19 +110,39 @@ class Shown(NamedTuple):
     bounds: str = ""
 
 
-def readable(estimate: Estimate | None) -> str:
-    """`480 [455, 500]`; without bounds where there are none."""
-    shown = _shown(estimate)
+def readable(estimate: Estimate | None, seeds: Sequence[float] = ()) -> str:
+    """`480 [455, 500]`; where there are no bounds the seeds' own values: `480 (455, 500, 485)`."""
+    shown = _shown(estimate, seeds)
     return f"{shown.text} {shown.bounds}".strip()
 
 
-def _shown(estimate: Estimate | None, none: str = "missing") -> Shown:
+def readable_difference(found: Difference | None) -> str:
+    """As `readable`, of a difference; `0, the same in each seed` where no seed tells otherwise."""
+    if found is None:
+        return "missing"
+    seeds = found.seeds
+    if len(seeds) > 1 and max(seeds) == min(seeds):
+        return f"{number(seeds[0])}, the same in each seed"
+    return readable(found.estimate, seeds)
+
+
+def _shown(estimate: Estimate | None, seeds: Sequence[float] = (), none: str = "missing") -> Shown:
     if estimate is None:
         return Shown(none)
     bounds = ""
     if estimate.low is not None and estimate.high is not None:
         bounds = f"[{number(estimate.low)}, {number(estimate.high)}]"
+    elif len(seeds) > 1:
+        bounds = f"({', '.join(map(number, seeds))})"
     return Shown(number(estimate.value), estimate.value, bounds)
+
+
+def _of_seeds(setting: Setting, name: str, estimate: Estimate | None, none: str) -> Shown:
+    """A mean with its interval, or, of few seeds, with each seed's value."""
+    if not setting.few or estimate is None:
+        return _shown(estimate, none=none)
+    alone = Estimate(estimate.value, None, None, estimate.n)
+    return _shown(alone, setting.values(name).tolist(), none)
 
 
 def columns_of(setting: Setting, goals: bool) -> dict[str, Shown]:
@@ -133,12 +154,14 @@ def columns_of(setting: Setting, goals: bool) -> dict[str, Shown]:
         value = setting.mean(name)
         return Shown(number(value, form), value)
 
+    def of_seeds(name: str, estimate: Estimate | None, none: str) -> Shown:
+        return _of_seeds(setting, name, estimate, none)
+
     return {
         "seeds": Shown(str(done) if done == total else f"{done} of {total}", done),
-        **({SUCCEEDED: _shown(setting.success_mean, none="-")} if goals else {}),
-        RETURN: _shown(setting.return_mean),
-        "IQM [95 %]": _shown(setting.return_iqm),
-        OVER: _shown(setting.return_over_run),
+        **({SUCCEEDED: of_seeds(SUCCESS, setting.success_mean, "-")} if goals else {}),
+        RETURN: of_seeds(setting.metric, setting.return_mean, "missing"),
+        OVER: of_seeds(OVER_RUN, setting.return_over_run, "missing"),
         "env steps": mean("env_steps"),
         "gradient steps": mean("grad_steps"),
         "bytes, peak": Shown(readable_bytes(size) if np.isfinite(size) else "-", size),
@@ -192,7 +215,7 @@ def write_study_table(
                     fifo = by_place.get((folder, fifos[kind].get(label, "")))
                     for name, of in ((setting.metric, ""), (OVER_RUN, "over the run, ")):
                         found = above(setting, fifo, name) if fifo else None
-                        texts[of + ABOVE[kind]] = readable(found) if found else ""
+                        texts[of + ABOVE[kind]] = readable_difference(found) if found else ""
             texts["setting"] = label.replace("|", "\\|")
             lines.append(f"| {' | '.join(texts[head] for head in heads)} |")
         lines.append("")

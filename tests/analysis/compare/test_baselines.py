@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from rlmem.analysis.compare.baselines import compare
-from rlmem.analysis.compare.settings import make_settings
+from rlmem.analysis.compare.baselines import above, compare
+from rlmem.analysis.compare.settings import Setting, make_settings
+from rlmem.analysis.compare.statistics import Estimate
 from rlmem.analysis.read.collection import collect
 from rlmem.analysis.show.report import write_report
+from rlmem.analysis.show.tables import readable_difference
 from tests.analysis.helpers import make_run
 
 AGAINST = {"per": [], "gwr": ["per", "cer"]}
@@ -31,9 +33,59 @@ def test_a_setting_is_held_against_each_baseline_that_was_run(sweep: Path) -> No
     assert [*found.ratios.values()] == [0.25, 0.025, 2.0]
     difference = found.differences["return"]
     assert difference is not None
-    assert difference.value == -10
-    assert difference.low is not None
-    assert difference.low < -10
+    assert difference.seeds == (-10, -10, -10)
+    assert difference.estimate == Estimate(-10, None, None, 3)
+
+
+def settings_of(folder: Path, **scores: dict[int, float]) -> list[Setting]:
+    """Settings named by their memories, with a final return for each seed."""
+    for memory, finals in scores.items():
+        for seed, final in finals.items():
+            make_run(folder / f"{memory}{seed}", memory, seed, final=final)
+    return make_settings(collect([folder]).runs)
+
+
+def test_the_same_seeds_are_paired(tmp_path: Path) -> None:
+    """What the seed decides is large here, and the difference small: by seed it shows."""
+    luck = [0.0, 100.0, 300.0, 50.0, 220.0]
+    finals = dict(enumerate(luck))
+    more = {seed: value + 10 + seed for seed, value in finals.items()}
+    per, uniform = settings_of(tmp_path, per=more, uniform=finals)
+    found = above(per, uniform, "eval_return_mean")
+    assert found is not None
+    assert found.seeds == (10, 11, 12, 13, 14)
+    low, high = found.estimate.low, found.estimate.high
+    assert low is not None
+    assert high is not None
+    assert 8 < low < 12 < high < 16
+
+
+def test_other_seeds_are_independent_samples(tmp_path: Path) -> None:
+    one = {seed: 100.0 + 10 * seed for seed in range(5)}
+    other = {seed + 1: value for seed, value in one.items()}
+    mine, base = settings_of(tmp_path, per=one, uniform=other)
+    found = above(mine, base, "eval_return_mean")
+    assert found is not None
+    assert not found.paired
+    assert found.estimate.low is not None
+    assert found.estimate.low < 0
+
+
+def test_runs_that_are_alike_differ_by_0_without_an_interval(tmp_path: Path) -> None:
+    finals = {seed: 7.0 * seed for seed in range(6)}
+    mine, base = settings_of(tmp_path, per=finals, uniform=finals)
+    found = above(mine, base, "eval_return_mean")
+    assert found is not None
+    assert found.estimate == Estimate(0, None, None, 6)
+    assert readable_difference(found) == "0, the same in each seed"
+
+
+def test_an_interval_ends_at_what_runs_reached(tmp_path: Path) -> None:
+    """Four runs of five are at the best possible score."""
+    finals = {0: 100.0} | dict.fromkeys(range(1, 5), 500.0)
+    (per,) = settings_of(tmp_path, per=finals)
+    assert per.return_mean is not None
+    assert per.return_mean.high == 500
 
 
 def test_one_seed_gives_a_difference_without_interval(sweep: Path) -> None:
@@ -41,7 +93,8 @@ def test_one_seed_gives_a_difference_without_interval(sweep: Path) -> None:
     found = compare(make_settings(collect([sweep]).runs), AGAINST)
     difference = found[1].differences["return"]
     assert difference is not None
-    assert (difference.value, difference.low) == (41, None)
+    assert not difference.paired
+    assert (difference.estimate.value, difference.estimate.low) == (41, None)
 
 
 def test_cpu_seconds_that_a_run_lacks_give_no_ratio(sweep: Path) -> None:
@@ -58,11 +111,14 @@ def test_the_page_and_baselines_csv_say_it(sweep: Path) -> None:
         (row,) = csv.DictReader(file)
     assert (row["label"], row["baseline"], row["n"], row["n_baseline"]) == ("gwr", "per", "3", "3")
     assert (row["bytes_ratio"], row["cpu_seconds_ratio"]) == ("0.25", "2")
-    assert float(row["return_difference_low95"]) < -10 < float(row["return_difference_high95"])
+    assert (row["return_difference"], row["return_difference_low95"]) == ("-10", "")
+    assert row["paired"] == "True"
     assert row["last_training_difference"] == "-21"
     assert row["over_run_difference"] == "-5"  # their curves climb evenly
     page = (sweep / "report/index.html").read_text()
     assert "Against the baselines" in page
+    assert "3, paired" in page
+    assert "-10, the same in each seed" in page
     assert "0.25 (-75 %)" in page
     assert "2 (+100 %)" in page
 
