@@ -30,7 +30,7 @@ def shortage(error: BaseException) -> str | None:
     found: BaseException | None = error
     while found is not None:
         if isinstance(found, OSError) and found.errno in _SPENT:
-            at = f" at {found.filename}" if found.filename else ""
+            at = f" at {found.filename}" if isinstance(found.filename, str) else ""
             return f"{_SPENT[found.errno]}{at}"
         text = str(found)
         spent = ("can't allocate memory", "out of memory", "can't start new thread")
