@@ -59,7 +59,7 @@ check: lint type test ## what must be green before a commit
 bench: $(STAMP) ## speed and bytes against bare loops: make bench ARGS="cartpole --peers"
 	$(BIN)/python benchmarks/run.py $(ARGS)
 
-torture: $(STAMP) ## kills, damage and crafted files for ten minutes: make torture HOURS=8
+torture: $(STAMP) ## kills, damage, wrong values and the like for ten minutes: make torture HOURS=8
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.torture $(if $(HOURS),--hours $(HOURS)) $(ARGS)
 
 clean: ## remove .venv and caches

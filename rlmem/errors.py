@@ -30,12 +30,13 @@ def shortage(error: BaseException) -> str | None:
     found: BaseException | None = error
     while found is not None:
         if isinstance(found, OSError) and found.errno in _SPENT:
-            at = f" at {found.filename}" if found.filename else ""
+            at = f" at {found.filename}" if isinstance(found.filename, str) else ""
             return f"{_SPENT[found.errno]}{at}"
         text = str(found)
         spent = ("can't allocate memory", "out of memory", "can't start new thread")
+        spent += ("failed to map segment",)  # of a library that is loaded
         if isinstance(found, MemoryError) or (
-            isinstance(found, RuntimeError) and any(sign in text for sign in spent)
+            isinstance(found, RuntimeError | ImportError) and any(sign in text for sign in spent)
         ):
             return _SPENT[errno.ENOMEM]
         found = found.__cause__ or found.__context__

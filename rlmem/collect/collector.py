@@ -20,10 +20,12 @@ from rlmem.collect.stream import Stream
 from rlmem.envs import EnvStepper, FrameStack
 from rlmem.memories.base.batch import Batch
 from rlmem.memories.base.serialize import State
+from rlmem.memories.base.state import entry, number_of
 from rlmem.memories.base.storage import Block
 from rlmem.memories.memory import ReplayMemory
 
 Columns = Mapping[str, tuple[tuple[int, ...], Any]]  # name -> shape of a row, dtype
+_COUNTERS = "env_steps", "seeded_at"
 Policy = Callable[[np.ndarray, float, np.random.Generator], Any]
 
 
@@ -196,21 +198,45 @@ class Collector(Stream):
         """Go on where the saved stream stood, replaying the environments' last stretch.
 
         Raises:
-            ValueError: the saved stream had another number of environments.
+            ValueError: the saved stream had another number of environments, or holds what none
+                does; this one stays as it was.
         """
-        dtype = np.float32 if self.env.spec.continuous else np.int64
-        actions = np.asarray(state_dict["actions"]).astype(dtype)
-        if actions.shape[1] != self.env.spec.num_envs:
-            raise ValueError(
-                f"the saved run had {actions.shape[1]} environments, this one "
-                f"{self.env.spec.num_envs}"
-            )
-        seeded_at = int(state_dict["seeded_at"])
+        actions = self._saved_actions(state_dict)
+        counted = {name: int(number_of(state_dict, name, "stream")) for name in _COUNTERS}
+        if not -1 <= counted["seeded_at"] <= counted["env_steps"]:
+            raise ValueError(f"the saved stream's counters disagree: {counted}")
+        self.episodes.check_state(state_dict)
+        try:
+            np.random.default_rng(0).bit_generator.state = entry(state_dict, "rng", "stream")
+        except (TypeError, ValueError, LookupError, ArithmeticError):
+            raise ValueError("the saved stream's rng is no state of a generator") from None
+        seeded_at = counted["seeded_at"]
         if seeded_at >= 0:
             self.env_steps = seeded_at
             self._seed_envs()
             for action in actions:
                 self._step(action, self._turns[0])
-        self.env_steps = self._step_began = int(state_dict["env_steps"])
+        self.env_steps = self._step_began = counted["env_steps"]
         self._rng.bit_generator.state = state_dict["rng"]
         self.episodes.take_over(state_dict)
+
+    def _saved_actions(self, state: State) -> np.ndarray:
+        """The actions of a saved stream, such as this one's environments take: [T, E, ...]."""
+        spec, actions = self.env.spec, np.asarray(entry(state, "actions", "stream"))
+        if actions.dtype.kind not in "iuf" or actions.shape[2:] != spec.action_shape:
+            raise ValueError(
+                f"the saved stream's actions are {actions.dtype} {actions.shape}, this one's "
+                f"[n, {spec.num_envs}, {spec.action_shape}]"
+            )
+        if actions.ndim < 2 or actions.shape[1] != spec.num_envs:
+            raise ValueError(
+                f"the saved run had {actions.shape[1] if actions.ndim > 1 else 'no'} environments, "
+                f"this one {spec.num_envs}"
+            )
+        if spec.continuous:
+            fits = np.isfinite(actions)
+        else:
+            fits = (actions >= 0) & (actions < spec.num_actions)
+        if not fits.all():
+            raise ValueError("the saved stream's actions are none of this environment")
+        return actions.astype(np.float32 if spec.continuous else np.int64)

@@ -8,6 +8,7 @@ import numpy as np
 from numba import njit
 
 from rlmem.memories.base.serialize import State
+from rlmem.memories.base.state import entry, number_of
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,19 @@ class EpisodeTracker:
             "recent_returns": list(self.recent_returns),
             "recent_lengths": list(self.recent_lengths),
         }
+
+    def check_state(self, state: State) -> None:
+        """Refuse a state that does not fit; nothing is changed.
+
+        Raises:
+            ValueError: a count or an episode is no number.
+        """
+        if number_of(state, "episodes", "stream") < 0:
+            raise ValueError("the saved stream's episodes are fewer than none")
+        for name in ("recent_returns", "recent_lengths"):
+            values = entry(state, name, "stream")
+            if not isinstance(values, list) or not all(type(v) in (int, float) for v in values):
+                raise ValueError(f"the saved stream's {name} are no list of numbers")
 
     def take_over(self, state: State) -> None:
         """Go on where the saved one stood; what ended meanwhile is forgotten."""

@@ -27,7 +27,7 @@ from rlmem.config import objective, plugins, sweep
 from rlmem.config.errors import explain
 from rlmem.config.schema import CONF_DIR
 from rlmem.config.validate import check, check_evaluate, check_output_dir
-from rlmem.errors import UserError, one_line, printable
+from rlmem.errors import UserError, one_line, printable, shortage
 
 __all__ = ["CONF_DIR", "check", "check_evaluate", "check_output_dir", "compose", "run_hydra"]
 
@@ -149,9 +149,9 @@ def run_hydra(
         argv: the arguments after the program's name; `sys.argv[1:]` by default.
 
     Returns:
-        The exit code: 0, 2 for a user's mistake (one line on stderr, and a traceback with
-        debug=true or HYDRA_FULL_ERROR=1), 130 after Ctrl-C. A sweep runs every job, lists at its
-        end those that failed, and returns the code of the first of them.
+        The exit code: 0, 2 for a user's mistake or a machine without room (one line on stderr,
+        and a traceback with debug=true or HYDRA_FULL_ERROR=1), 130 after Ctrl-C. A sweep runs every
+        job, lists at its end those that failed, and returns the code of the first of them.
 
     Raises:
         Exception: what the task raised in a single run, if it is not a UserError.
@@ -175,6 +175,7 @@ def run_hydra(
         return _INTERRUPTED
     except Exception as exc:
         line = str(exc) if isinstance(exc, UserError) else explain(exc, overrides)
+        line = line or shortage(exc)
         if line is not None:
             if sweep.SweepRecord.current:
                 sweep.SweepRecord.current.forget()
@@ -187,9 +188,10 @@ def run_hydra(
         if lost is not None:
             _say(lost)
         return _end_of_sweep(_CRASH)
-    if isinstance(job.error, UserError):
-        return _user_mistake(job.error, str(job.error), show)
     if job.error is not None:
+        line = str(job.error) if isinstance(job.error, UserError) else shortage(job.error)
+        if line is not None:
+            return _user_mistake(job.error, line, show)
         raise job.error
     return _end_of_sweep(0)
 

@@ -1,5 +1,6 @@
 """The stream of batches: what it steps, stores, draws, cuts and restores."""
 
+import copy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -213,3 +214,24 @@ def test_a_seed_depends_on_every_part() -> None:
     assert len(set(seeds)) == len(seeds)
     assert all(0 <= seed < 2**31 for seed in seeds)
     assert derive_seed(0, 1) == derive_seed(0, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("actions", np.full((3, 3), 99)),
+        ("actions", "x"),
+        ("env_steps", "many"),
+        ("seeded_at", 10**6),
+        ("rng", {"state": 1}),
+        ("episodes", -1),
+        ("recent_returns", ["x"]),
+    ],
+)
+def test_a_state_of_no_stream_is_refused_and_changes_nothing(name: str, value: Any) -> None:
+    stream = make_stream(ScriptedEnv(5, 7, 9), ring(3))
+    next(stream)
+    before = copy.deepcopy(stream.state_dict())
+    with pytest.raises(ValueError, match=r"the saved stream's"):
+        stream.load_state_dict({**before, name: value})
+    np.testing.assert_equal(stream.state_dict(), before)

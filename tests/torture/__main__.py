@@ -5,7 +5,7 @@ import sys
 import time
 from collections.abc import Mapping
 
-from tests.torture import crafted, damage, kills, limits, overrides
+from tests.torture import crafted, damage, kills, library, limits, overrides
 from tests.torture.runner import Tally, Trial, run_trial
 
 CLASSES: dict[str, Trial] = {
@@ -14,6 +14,7 @@ CLASSES: dict[str, Trial] = {
     "crafted": crafted.trial,
     "overrides": overrides.trial,
     "limits": limits.trial,
+    "library": library.trial,
 }
 
 

@@ -18,7 +18,7 @@ import psutil
 from rlmem.callbacks.checkpoint_files import no_checkpoint
 from tests.runs.helpers import assert_same_run
 from tests.torture.runner import forked, limit
-from tests.torture.runs import pick, start
+from tests.torture.runs import BASE, command, pick, start
 
 
 class _Full:
@@ -111,8 +111,10 @@ def trial(rng: random.Random, folder: Path) -> str:
     what, seed = f"{name}: {how}", rng.random()
 
     def short() -> int:
-        print(HOW[how](random.Random(seed)))
-        return start(cut, overrides)
+        print(HOW[how](random.Random(seed)), flush=True)
+        code, said = command([*BASE, *overrides, f"hydra.run.dir={cut}"])
+        print(said)
+        return code
 
     code = forked(short, 120, folder / "short.txt")
     said = (folder / "short.txt").read_text()

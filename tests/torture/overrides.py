@@ -20,6 +20,7 @@ from rlmem.settings import free_keys
 from tests.torture.runner import forked
 from tests.torture.runs import BASE, command
 from website import conf_files
+from website.keys import NAMED_BY_OPTION
 
 CASES = 12
 MOST_BYTES = 200 * 2**20  # more than the run that nothing is wrong with
@@ -153,6 +154,8 @@ def _played(overrides: list[str], what: str, folder: Path, endless: bool) -> str
 def _changed(key: str, cfg: DictConfig, given: list[str], wrong: str) -> Iterator[str]:
     """The key that was given, and those that follow it."""
     yield key
+    if key.endswith(NAMED_BY_OPTION):  # another part: what is said of it is of its other keys
+        yield key.rpartition(".")[0]
     try:
         other = compose("train", ["paths.output_dir=.", *given, wrong])
     except UserError:
