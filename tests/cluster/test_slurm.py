@@ -59,17 +59,19 @@ def sweep(cluster: OneNode, folder: Path) -> Iterator[subprocess.Popen[str]]:
         begun.kill()
 
 
-def kill_when_saved(folder: Path, number: int) -> None:
+def kill_when_saved(cluster: OneNode, folder: Path, number: int) -> None:
     """SIGKILL a job once it has a checkpoint, as a node short of memory does."""
-    end = time.monotonic() + 240
+    end = time.monotonic() + SECONDS
     saved = f"*max_env_steps={LENGTHS[number]}+*/checkpoints/last/manifest.json"
     while not list(folder.glob(saved)):
         assert time.monotonic() < end, "the job to kill saved nothing"
         time.sleep(0.2)
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
-            array = process.environ().get("SLURM_ARRAY_TASK_ID")
-            if array == str(number) and "submitit" in " ".join(process.cmdline()):
+            env = process.environ()
+            job = env.get("SLURM_CONF"), env.get("SLURM_ARRAY_TASK_ID")
+            own = job == (cluster.environment["SLURM_CONF"], str(number))
+            if own and "submitit" in " ".join(process.cmdline()):
                 process.kill()
 
 
@@ -86,7 +88,7 @@ def test_a_sweep_of_which_one_job_times_out_and_one_is_killed(
 ) -> None:
     folder = tmp_path / "sweep"
     with sweep(cluster, folder) as begun:
-        kill_when_saved(folder, LENGTHS.index(KILLED))
+        kill_when_saved(cluster, folder, LENGTHS.index(KILLED))
         _, said = begun.communicate(timeout=SECONDS)
     assert begun.returncode == 1
     assert "Traceback" not in said
