@@ -1,6 +1,8 @@
 """Which figures a report has, their files, and how they stand in its page."""
 
 import re
+import zlib
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -19,6 +21,7 @@ from rlmem.analysis.show.sentences import finding, in_words
 from rlmem.errors import need
 
 TIMED = {"insert_us": "to insert an env step", "sample_us": "to draw a minibatch"}
+OFTEN = 3  # times that a style is used until it is a class
 BROAD = 400  # points; a wider figure scrolls on a phone
 PIXELS = 1.25  # of a point where it scrolls
 NUMBER = re.compile(r"-?\d+\.\d{2,}")
@@ -58,18 +61,38 @@ def drawing(
     svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
     broad = f' style="min-width:{wide * PIXELS:.0f}px"' if wide > BROAD else ""
     spoken = escape(" ".join([caption, alt]).strip())
-    svg = svg.replace("<svg ", f'<svg role="img" aria-label="{spoken}"{broad} ', 1)
     svg = re.sub(r' (?:d|x|y|points|transform)="[^"]*"', _rounded, svg)
     svg = PAPER.sub("fill: none", INK.sub(r"\1: currentColor", svg))
-    svg = re.sub(r"\n\s*", "\n", svg)
+    svg = _shorter(svg)
     svg = re.sub(r'\bid="(?:c(\d+)-)?', lambda found: _identity(name, found[1]), svg)
     svg = re.sub(r'(url\(#|href="#)', lambda found: f"{found[1]}{name}-", svg)
+    svg = svg.replace("<svg ", f'<svg role="img" aria-label="{spoken}"{broad} ', 1)
     return Drawing(env_id, name, caption, Markup(svg), view)  # matplotlib has escaped its texts
 
 
 def _rounded(found: re.Match[str]) -> str:
     """Places to a tenth of a point: the page has half the bytes."""
     return NUMBER.sub(lambda n: f"{float(n[0]):.1f}".removesuffix(".0"), found[0])
+
+
+def _shorter(svg: str) -> str:
+    """The same with a class for each style that is used often, and no letter twice in a path.
+
+    Two figures of a page may have a class of one name: its style is in the name.
+    """
+    svg = re.sub(r"\n\s*", "\n", svg)
+    svg = re.sub(r"(?<=[\d ])\nL ", " ", re.sub(r"(M [^\nA-Z]*)\nL ", r"\1L", svg))
+    often = Counter(re.findall(r' style="([^"]*)"', svg))
+    classes = {
+        style: f"s{zlib.crc32(style.encode()):x}" for style, n in often.items() if n >= OFTEN
+    }
+    rules = "".join(f".{name}{{{style}}}" for style, name in classes.items())
+    svg = re.sub(
+        r' style="([^"]*)"',
+        lambda found: f' class="{classes[found[1]]}"' if found[1] in classes else found[0],
+        svg,
+    )
+    return svg.replace("</style>", f"{rules}</style>", 1)
 
 
 def _identity(name: str, setting: str | None) -> str:

@@ -17,7 +17,7 @@ TEXT = 11  # points; a panel is 360 of them wide, and a phone some 370 pixels
 PANEL: Any = STYLE | dict.fromkeys(
     ("font.size", "axes.titlesize", "axes.labelsize", "xtick.labelsize", "ytick.labelsize"), TEXT
 )
-WIDTH, LEFT, RIGHT = 5.0, 0.82, 1.62  # inches: of a panel, left of its axes, and for its labels
+WIDTH, LEFT, RIGHT = 5.0, 0.8, 1.9  # inches: of a panel, left of its axes, and for its labels
 TOP, BOTTOM, LINE = 0.16, 0.58, 0.172  # inches; LINE: of text
 MOST = 8  # settings in colour; the others are grey
 GREY = "#999999"
@@ -43,7 +43,7 @@ def identity(setting: Setting, what: str, axes: Axes) -> str:
 
 
 def panel(labels: int = MOST) -> tuple[Figure, Axes]:
-    """A figure of one panel with room at its right for labels of two lines."""
+    """A figure of one panel with room at its right for labels of some lines."""
     height = max(3.5, TOP + BOTTOM + 2.1 * LINE * labels)
     drawn = Figure(figsize=(WIDTH, height))
     across, up = (WIDTH - LEFT - RIGHT) / WIDTH, (height - TOP - BOTTOM) / height
@@ -82,7 +82,10 @@ def name_beside(at: Axes, points: Sequence[Named]) -> None:
     """Write each setting's label at the right, near its height, with its line and mark."""
     low, high = at.get_ylim()
     height = at.get_window_extent().height / at.figure.dpi  # inches
-    texts = [textwrap.wrap(short(point.setting.label), 20, max_lines=2) for point in points]
+    texts = [
+        textwrap.wrap(short(point.setting.label), 15, max_lines=3, placeholder="...")
+        for point in points
+    ]
     wanted = [float(np.clip((p.y - low) / (high - low), 0, 1)) * height for p in points]
     order = sorted(range(len(points)), key=lambda k: wanted[k])
     places = spread([wanted[k] for k in order], [LINE * len(texts[k]) for k in order], height)

@@ -23,11 +23,19 @@ def finding(settings: Sequence[Setting]) -> str:
         return f"No run of {settings[0].env_id} has ended."
     best = order[0]
     when = " over the run" if best.compares == OVER_RUN else ""
-    said = f"On {best.env_id}, {best.label} returned most{when}: {number(best.compared.value)}"
+    said = f"On {best.env_id}, {best.label} returned most{when}: {_plain(best.compared.value)}"
     if len(order) == 1:
         return f"{said}."
     found = above(best, order[1], best.compares)
-    return f"{said}, {_amount(found)} above {order[1].label}."
+    if found and is_clear(found):
+        return f"{said}; {order[1].label} {_amount(found)} less."
+    return f"{said}; {order[1].label} is not clearly below: {_amount(found)} less."
+
+
+def is_clear(found: Difference) -> bool:
+    """Whether the interval is above 0, or, of few seeds that are paired, each seed's difference."""
+    low = found.estimate.low
+    return low > 0 if low is not None else len(found.seeds) > 1 and min(found.seeds) > 0
 
 
 def how_sure(settings: Sequence[Setting]) -> str:
@@ -44,17 +52,22 @@ def how_sure(settings: Sequence[Setting]) -> str:
     return f"{many} a setting{kind}{few}."
 
 
+def _plain(value: float) -> str:
+    """Three digits, as a sentence has them."""
+    return number(value, "{:,.0f}" if abs(value) >= 100 else "{:.3g}")
+
+
 def _amount(found: Difference | None) -> str:
     """`12 (95 % interval 3 to 20)`"""
     if found is None:
         return "-"
     estimate = found.estimate
     if estimate.low is not None and estimate.high is not None:
-        bounds = f"{number(estimate.low)} to {number(estimate.high)}"
-        return f"{number(estimate.value)} (95 % interval {bounds})"
+        bounds = f"{_plain(estimate.low)} to {_plain(estimate.high)}"
+        return f"{_plain(estimate.value)} (95 % interval {bounds})"
     if found.paired and len(found.seeds) > 1:
-        return f"{number(estimate.value)} (by seed {', '.join(map(number, found.seeds))})"
-    return number(estimate.value)
+        return f"{_plain(estimate.value)} (by seed {', '.join(map(_plain, found.seeds))})"
+    return _plain(estimate.value)
 
 
 def in_words(settings: Sequence[Setting]) -> str:
@@ -64,6 +77,6 @@ def in_words(settings: Sequence[Setting]) -> str:
         size = setting.mean("memory_bytes_peak")
         held = f" with {readable_bytes(size)}" if size == size else ""
         assert setting.compared
-        parts.append(f"{setting.label} {number(setting.compared.value)}{held}")
+        parts.append(f"{setting.label} {_plain(setting.compared.value)}{held}")
     more = len(settings) - len(parts)
     return "; ".join(parts) + (f"; and {several(more, 'other')}" if more > 0 else "")
