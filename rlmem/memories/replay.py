@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from rlmem.errors import UserError
 from rlmem.memories.base.build import MemorySettings, Needs
@@ -44,6 +44,15 @@ class ReplaySettings(MemorySettings):
 @part("memory", "replay", settings=ReplaySettings)
 class Replay:
     """A ring. Subclasses add transforms of the batches."""
+
+    colours: ClassVar = {
+        "uniform": 0,
+        "per": 1,
+        "cer": 3,
+        "per_rank": 9,
+        "per_rainbow": 17,
+        "newest": 15,
+    }  # in figures
 
     @classmethod
     def check(cls, settings: ReplaySettings, run: Any) -> None:
@@ -92,6 +101,8 @@ class Replay:
 @part("memory", "none", settings=ReplaySettings)
 class NoReplay(Replay):
     """The newest transitions only."""
+
+    colours: ClassVar = {"none": 7}  # in figures
 
     @classmethod
     def check(cls, settings: ReplaySettings, run: Any) -> None:

@@ -8,7 +8,7 @@ so a rollout of 8 x 128 screens takes 8.4 MB, where its stacks would take 29 MB.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -175,6 +175,8 @@ class Rollout:
     Attributes:
         rollout: that an agent can learn from all of it at once.
     """
+
+    colours: ClassVar = {"rollout": 8}  # in figures
 
     rollout = True
 

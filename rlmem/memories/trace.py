@@ -8,7 +8,7 @@ the same.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -87,6 +87,8 @@ class TraceMemory(NoReplay):
     Attributes:
         traces: that it counts what an agent keeps of earlier steps.
     """
+
+    colours: ClassVar = {"trace": 31}  # in figures
 
     traces = True
 

@@ -6,7 +6,7 @@ The rollouts lie in the workers' processes; here they are counted.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from rlmem.errors import UserError
 from rlmem.memories.base.build import MemorySettings, Needs
@@ -81,6 +81,8 @@ class WorkerRolloutsSettings(MemorySettings):
 @part("memory", "worker_rollouts", settings=WorkerRolloutsSettings)
 class WorkerRolloutsPart:
     """A rollout a worker."""
+
+    colours: ClassVar = {"worker_rollouts": 16}  # in figures
 
     is_map = False
     of_workers = True

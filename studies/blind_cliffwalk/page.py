@@ -7,8 +7,8 @@ import pandas as pd
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from rlmem.analysis.show.findings import findings_html
-from rlmem.analysis.show.page import drawing, write_page
+from rlmem.analysis.show.drawings import drawing
+from rlmem.analysis.show.page import write_page
 from rlmem.analysis.show.section import Section
 from rlmem.drawing import STYLE, figure, save
 
@@ -33,8 +33,7 @@ def write_cliffwalk(folder: Path, title: str, results: Sequence[Result]) -> None
     )
     svg = save(drawn, out / "figures", "updates")
     figures = [drawing("", "updates", caption, svg)]
-    findings = findings_html(folder / "findings.md")
-    write_page(out / "index.html", title, findings, [section], figures)
+    write_page(out / "index.html", title, folder / "findings.md", [section], figures)
 
 
 def _in_order(found: pd.DataFrame) -> list[str]:

@@ -5,7 +5,7 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from rlmem.analysis.compare.statistics import Estimate
-from rlmem.analysis.show.figures import identity, legend, short
+from rlmem.analysis.show.panels import identity, short
 from rlmem.analysis.show.section import Section
 from rlmem.analysis.show.tables import interval
 from rlmem.drawing import STYLE, figure
@@ -114,5 +114,6 @@ def scatter(found: Regression) -> Figure | None:
                 )
             at.set(xlabel=f"{name}, mean over the run", ylabel=found.outcome if not column else "")
         axes[0, column].set_title(env)
-    legend(drawn, axes[0, 0])
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    drawn.legend(handles, labels, loc="outside lower center", ncols=4)
     return drawn

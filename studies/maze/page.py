@@ -6,8 +6,8 @@ from pathlib import Path
 import pandas as pd
 
 from rlmem.analysis.compare.statistics import Estimate
-from rlmem.analysis.show.findings import findings_html
-from rlmem.analysis.show.page import drawing, write_page
+from rlmem.analysis.show.drawings import drawing
+from rlmem.analysis.show.page import write_page
 from rlmem.analysis.show.section import Section
 from rlmem.drawing import save
 from rlmem.errors import need
@@ -62,8 +62,7 @@ def write_maze(folder: Path, title: str, results: Sequence[Result], order: Seque
         for section in sections
         for name, (caption, drawn) in section.figures.items()
     ]
-    findings = findings_html(folder / "findings.md")
-    write_page(out / "index.html", title, findings, sections, figures)
+    write_page(out / "index.html", title, folder / "findings.md", sections, figures)
 
 
 def sections_of(

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from rlmem.analysis.compare.looks import Look, look, slots
+from rlmem.analysis.compare.names import distinctions, make_label
 from rlmem.analysis.compare.statistics import (
     Estimate,
     Statistic,
@@ -19,36 +21,11 @@ from rlmem.analysis.compare.statistics import (
     stratified_bootstrap,
 )
 from rlmem.analysis.read.runs import OVER_RUN, SUCCESS, Run
-from rlmem.units import parse_bytes, readable_bytes
+from rlmem.units import parse_bytes
 
-# Keys that make no other setting: where things go, what is shown, how a run is scored and saved.
-NO_SETTING = (
-    "seed",
-    "label",
-    "resume",
-    "debug",
-    "paths.",
-    "log.",
-    "logger.",
-    "evaluation.",
-    "checkpoint.",
-    "trainer.threads",
-    "trainer.rounds",
-    "env.recommended.",
-    "hparams_search",
-    "objective",
-)
-SHARED = ("memory.capacity", "memory.budget", "memory.storage.kind")  # of all memories
 THRESHOLDS = "threshold.activation", "threshold.habituation"
-POINTS = 200  # of a mean curve
+POINTS = 60  # of a mean curve
 FEW_SEEDS = 5  # below it a figure shows the seeds: an interval of two can leave what is possible
-# Ten clear colours, then their lighter twins (matplotlib's tab20).
-COLOURS = [
-    *("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd"),
-    *("#8c564b", "#e377c2", "#7f7f7f", "#bcbd22", "#17becf"),
-    *("#aec7e8", "#ffbb78", "#98df8a", "#ff9896", "#c5b0d5"),
-    *("#c49c94", "#f7b6d2", "#c7c7c7", "#dbdb8d", "#9edae5"),
-]
 
 
 @dataclass
@@ -57,7 +34,7 @@ class Setting:
 
     Attributes:
         number: unique in a report.
-        place: of its label among those of the report: one label, one colour.
+        look: of its label: the colour is its memory's.
         distinct: key -> value of what sets it apart from the environment's other settings.
         metric: what a run's return is: `eval_return_mean`, the final evaluation's, or
             `train_return_mean`, of the last training episodes; one for an environment.
@@ -65,7 +42,6 @@ class Setting:
     """
 
     number: int
-    place: int
     env_id: str
     memory: str
     label: str
@@ -73,11 +49,12 @@ class Setting:
     runs: list[Run]
     metric: str = "eval_return_mean"
     peers: list["Setting"] = field(default_factory=list, repr=False)
+    look: Look = field(default_factory=lambda: look(0, 0))
 
     @property
     def colour(self) -> str:
-        """Of its curves, as #rrggbb: in all environments the same."""
-        return COLOURS[self.place % len(COLOURS)]
+        """Of its curves, as #rrggbb."""
+        return self.look.colour
 
     @cached_property
     def finished(self) -> list[Run]:
@@ -133,6 +110,19 @@ class Setting:
     def return_over_run(self) -> Estimate | None:
         return self.estimate(OVER_RUN)
 
+    @property
+    def compared(self) -> Estimate | None:
+        """The return that figures and sentences compare: over the run where all settings of the
+        environment have it, and the final one elsewhere."""
+        return self.return_over_run if self.compares == OVER_RUN else self.return_mean
+
+    @cached_property
+    def compares(self) -> str:
+        """The number that `compared` is the mean of."""
+        ended = [peer for peer in self.peers or [self] if peer.finished]
+        known = all(len(peer.values(OVER_RUN)) for peer in ended)
+        return OVER_RUN if ended and known else self.metric
+
     @cached_property
     def success_mean(self) -> Estimate | None:
         """Share of the final evaluation's episodes that came to their goal, if there are goals."""
@@ -179,24 +169,17 @@ def any_goals(settings: Sequence[Setting]) -> bool:
     return any(setting.success_mean for setting in settings)
 
 
-def _decisive(run: Run) -> dict[str, Any]:
-    """What decides a run's results, beside environment and seed."""
-    is_map = "memory.tau_b" in run.config
-    return {
-        key: value
-        for key, value in run.config.items()
-        if not key.startswith(NO_SETTING) and (is_map or not key.startswith("threshold."))
-    }
-
-
 def make_settings(runs: Sequence[Run]) -> list[Setting]:
     """Settings of all environments, in the order of their names; each run is in one."""
     settings: list[Setting] = []
     for env_id in sorted({run.env_id for run in runs}, key=_by_number):
         settings += _settings_of([run for run in runs if run.env_id == env_id], len(settings))
-    places: dict[str, int] = {}
+    slot = slots(setting.memory for setting in settings)
+    turns: dict[str, dict[str, int]] = defaultdict(dict)  # of a memory: label -> number
     for setting in settings:
-        setting.place = places.setdefault(setting.label, len(places))
+        labels = turns[setting.memory]
+        turn = labels.setdefault(setting.label, len(labels))
+        setting.look = look(slot[setting.memory], turn)
     return settings
 
 
@@ -218,10 +201,8 @@ def _settings_of(runs: Sequence[Run], number: int) -> list[Setting]:
         more = (f"{label} #{k}" for k in range(2, len(groups) + 2))
         names = chain([label, f"{label} ({here[0].folder.name})"], more)
         unique = next(name for name in names if name not in taken)
-        place = len(settings)
-        settings.append(
-            Setting(number + place, place, runs[0].env_id, here[0].memory, unique, distinct, here)
-        )
+        place = number + len(settings)
+        settings.append(Setting(place, runs[0].env_id, here[0].memory, unique, distinct, here))
     for setting in settings:
         setting.peers = settings
     # One measure for all: an evaluation is not set against the episodes of training.
@@ -251,60 +232,3 @@ def _natural(value: Any) -> tuple[int, float, str]:
 def _by_number(name: str) -> list[tuple[str, int]]:
     """A key that sorts names with numbers in them: `bits=5` before `bits=15`."""
     return [(text, int(part or 0)) for text, part in re.findall(r"(\D*)(\d*)", name)]
-
-
-def distinctions(runs: Sequence[Run]) -> list[dict[str, Any]]:
-    """Of each run of one environment, the keys and values that other settings do not share.
-
-    A key that belongs to one kind of memory counts among the runs of that memory only: that PER
-    has an exponent and uniform replay has none is said by their names.
-    """
-    flat = [_decisive(run) if run.external is None else {} for run in runs]
-    names = [s.get("memory.name") for s in flat]
-    inside: dict[Any, set[str]] = {}
-    for name in set(names):
-        group = [s for s, n in zip(flat, names, strict=True) if n == name]
-        inside[name] = _varying(group)
-    ours = [s for s, run in zip(flat, runs, strict=True) if run.external is None]
-    # Only keys that every memory has can tell memories apart.
-    common = set.intersection(*(set(s) for s in ours)) if ours else set()
-    between = {
-        key
-        for key in _varying([{k: s[k] for k in common} for s in ours])
-        if not key.startswith("memory.") or key in SHARED
-    }
-    if len({s["memory.storage.kind"] for s in ours if "memory.storage.kind" in s} - {"map"}) < 2:
-        between.discard("memory.storage.kind")
-    return [
-        {
-            key: s[key]
-            for key in sorted(inside[name] | between)
-            if key in s and (key, s[key]) != ("memory.storage.kind", "map")
-        }
-        for s, name in zip(flat, names, strict=True)
-    ]
-
-
-def _varying(configs: Sequence[dict[str, Any]]) -> set[str]:
-    """Keys that have several values. A run that lacks one was made before it was a key: what the
-    others have is its default."""
-    values: dict[str, set[str]] = defaultdict(set)
-    for config in configs:
-        for key, value in config.items():
-            values[key].add(str(value))
-    return {key for key, found in values.items() if len(found) > 1}
-
-
-def make_label(memory: str, distinct: dict[str, Any]) -> str:
-    """`gwr, activation 0.7`: the memory and what sets it apart, with the keys' last parts."""
-    last = [key.rpartition(".")[2] for key in distinct]
-    parts = [memory]
-    for key, value in distinct.items():
-        short = key.rpartition(".")[2]
-        if short in ("kind", "name") or last.count(short) > 1:
-            short = " ".join(key.split(".")[-2:])
-            short = short.removesuffix(" kind").removesuffix(" name")
-        if key == "memory.budget" and value is not None:
-            value = readable_bytes(value) if isinstance(value, int) else value
-        parts.append(f"{short} {'none' if value is None else value}")
-    return ", ".join(parts)

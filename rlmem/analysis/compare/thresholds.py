@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from rlmem.analysis.compare.settings import THRESHOLDS, Setting, make_label
+from rlmem.analysis.compare.names import make_label
+from rlmem.analysis.compare.settings import THRESHOLDS, Setting
 from rlmem.analysis.compare.statistics import Array, Estimate
 from rlmem.analysis.read.runs import OVER_RUN, Run
 from rlmem.units import signed_bytes

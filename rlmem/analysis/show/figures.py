@@ -1,16 +1,14 @@
 """The figures of a report, drawn with matplotlib. Artists have their setting's number as SVG id."""
 
-import itertools
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullFormatter
 
-from rlmem.analysis.compare.settings import FEW_SEEDS, Setting
+from rlmem.analysis.compare.looks import Look
+from rlmem.analysis.compare.settings import Setting
 from rlmem.analysis.compare.statistics import (
     Estimate,
     pareto_frontier,
@@ -18,183 +16,143 @@ from rlmem.analysis.compare.statistics import (
     probability_of_improvement,
 )
 from rlmem.analysis.read.runs import OVER_RUN
+from rlmem.analysis.show.panels import (
+    GREY,
+    MOST,
+    PANEL,
+    Named,
+    bytes_axis,
+    identity,
+    name_beside,
+    panel,
+    plain_thousands,
+    short,
+)
 from rlmem.drawing import STYLE, figure
-from rlmem.units import readable_bytes
 
 MIB = 2**20
-MOST_IN_LEGEND = 12  # settings; with more, neither legend nor bands could be read
-LONGEST = 60  # characters of a label
 MOST_COMPARED, MOST_WITH_BOUNDS = 24, 12
 
 
-def legend(drawn: Figure, axes: Axes) -> None:
-    """Below the figure, in as many columns as there is room for; none for one or too many."""
-    handles: list[Any] = list(axes.containers) or [
-        line for line in axes.lines if not str(line.get_label()).startswith("_")
-    ]
-    labels = [str(handle.get_label()) for handle in handles]
-    if 1 < len(labels) <= MOST_IN_LEGEND:
-        room = int(drawn.get_figwidth() * 16 / (max(map(len, labels)) + 7))
-        drawn.legend(handles, labels, loc="outside lower center", ncols=max(1, min(4, room)))
+def in_colour(settings: Sequence[Setting], marked: Sequence[str] = ()) -> list[Setting]:
+    """Those that a figure shows in colour: all, or of many the marked labels and those with the
+    highest returns for their bytes, MOST in all."""
+    if len(settings) <= MOST:
+        return list(settings)
+    chosen = [setting for setting in settings if setting.label in marked]
+    known = [s for s in settings if s.compared and np.isfinite(s.mean("memory_bytes_peak"))]
+    cost = [setting.mean("memory_bytes_peak") for setting in known]
+    gain = [setting.compared.value if setting.compared else np.nan for setting in known]
+    best = [known[k] for k in pareto_frontier(cost, gain)[::-1]]
+    rest = sorted(known, key=lambda s: -(s.compared.value if s.compared else 0.0))
+    for setting in [*best, *rest]:
+        if len(chosen) < MOST and setting not in chosen:
+            chosen.append(setting)
+    return chosen
 
 
-def short(label: str) -> str:
-    """A label as figures show it. matplotlib leaves out what begins with an underscore."""
-    label = label if len(label) <= LONGEST else f"{label[: LONGEST - 3]}..."
-    return f" {label}" if label.startswith("_") else label
+@rc_context(PANEL)
+def curves(
+    settings: Sequence[Setting],
+    column: str = "train_return_mean",
+    over: str = "env_steps",
+    marked: Sequence[str] = (),
+) -> Figure | None:
+    """A column of the runs' curves over another: the mean over the seeds.
 
-
-def _uncounted(settings: Sequence[Setting]) -> str:
-    """For the title of a figure without a legend."""
-    return (
-        ""
-        if len(settings) <= MOST_IN_LEGEND
-        else f"; {len(settings)} settings, colours as on the page"
-    )
-
-
-@rc_context(STYLE)
-def curves(settings: Sequence[Setting]) -> Figure | None:
-    """Return over env steps, seconds and, if they are others, frames; bytes over env steps.
-
-    None where no run has a curve.
+    Around it the 95 % interval, or of few seeds each seed. None where no run has both.
     """
-    if not any(len(run.curves["env_steps"]) for setting in settings for run in setting.runs):
+    chosen = in_colour(settings, marked)
+    drawn, at = panel(len(chosen))
+    unit = MIB if column == "memory_bytes" else 1
+    named: list[Named] = []
+    for setting in settings:
+        x, value, low, high = setting.curve(column, over)
+        if not len(x):
+            continue
+        style, colored = setting.look, setting in chosen
+        gid = identity(setting, "line", at)
+        if not colored:
+            at.plot(x, value / unit, color=GREY, linewidth=0.7, alpha=0.6, gid=gid, zorder=1)
+            continue
+        every = max(1, len(x) // 5)
+        at.plot(x, value / unit, color=style.colour, linestyle=style.dash, marker=style.mark,
+                markevery=(every // 2, every), markersize=5, linewidth=1.8, gid=gid)  # fmt: skip
+        named.append(Named(setting, value[-1] / unit))
+        if setting.few:
+            for k, seed in enumerate(setting.seed_curves(column, over)[1]):
+                at.plot(x, seed / unit, color=style.colour, linewidth=0.7, alpha=0.6,
+                        gid=identity(setting, f"seed{k}", at))  # fmt: skip
+        elif np.isfinite(low).any():
+            band = at.fill_between(x, low / unit, high / unit, color=style.colour, alpha=0.15,
+                                   linewidth=0)  # fmt: skip
+            band.set_gid(identity(setting, "band", at))
+    if not at.lines:
         return None
-    panels = [
-        ("train_return_mean", "env_steps", "env steps", 1),
-        ("train_return_mean", "seconds", "seconds", 1),
-        ("memory_bytes", "env_steps", "env steps", MIB),
-    ]
-    if several := _several_frames_a_step(settings):
-        panels.insert(2, ("train_return_mean", "frames", "frames", 1))
-    drawn, axes = figure(11, 6.4, 2, 2) if several else figure(13, 3.7, 1, 3)
-    for at, (column, over, xlabel, unit) in zip(axes.flat, panels, strict=True):
-        for setting in settings:
-            x, value, low, high = setting.curve(column, over)
-            if not len(x):
-                continue
-            at.plot(
-                x,
-                value / unit,
-                color=setting.colour,
-                label=short(setting.label),
-                gid=identity(setting, "line", at),
-            )
-            if len(settings) > MOST_IN_LEGEND:
-                continue
-            if setting.few:
-                for k, seed in enumerate(setting.seed_curves(column, over)[1]):
-                    at.plot(x, seed / unit, color=setting.colour, linewidth=0.6, alpha=0.6,
-                            gid=identity(setting, f"seed{k}", at))  # fmt: skip
-            elif np.isfinite(low).any():
-                band = at.fill_between(x, low / unit, high / unit, color=setting.colour, alpha=0.18,
-                                       linewidth=0)  # fmt: skip
-                band.set_gid(identity(setting, "band", at))
-        at.locator_params(axis="x", nbins=6)  # long numbers beside each other
-        at.set(xlabel=xlabel, ylabel="return" if unit == 1 else "memory [MiB]")
-        if unit != 1:
-            at.set_ylim(0, None)
-        if at is axes[0, 0]:
-            at.set_title(
-                f"last 100 training episodes; mean over seeds{_spread(settings)}"
-                f"{_uncounted(settings)}"
-            )
-    legend(drawn, axes[0, 0])
+    plain_thousands(at, "x")
+    plain_thousands(at, "y")
+    at.set(xlabel=over.replace("_", " "), ylabel="return" if unit == 1 else "memory [MiB]")
+    if unit != 1:
+        at.set_ylim(0, None)
+    name_beside(at, named)
     return drawn
 
 
-def _spread(settings: Sequence[Setting]) -> str:
-    """What stands around the means, for the title."""
-    if len(settings) > MOST_IN_LEGEND:
-        return ""
-    few = {setting.few for setting in settings if len(setting.runs) > 1}
-    bands = f"95 % intervals{f' (from {FEW_SEEDS} seeds on)' if len(few) > 1 else ''}"
-    return "" if not few else ", each thin" if few == {True} else f", {bands}"
-
-
-def _several_frames_a_step(settings: Sequence[Setting]) -> bool:
-    """Whether a run's frames are not its env steps."""
-    found = [run.curves for setting in settings for run in setting.runs]
-    return any((curve["frames"] > curve["env_steps"]).any() for curve in found)
-
-
-def identity(setting: Setting, what: str, axes: Axes) -> str:
-    """An SVG id that is unique in its figure; the page puts the figure's name before it."""
-    return f"c{setting.number}-{what}-{list(axes.figure.axes).index(axes)}"
-
-
-@rc_context(STYLE)
-def return_against_bytes(settings: Sequence[Setting]) -> Figure | None:
-    """Final return, and that over the run, over peak bytes with Pareto frontiers.
-
-    None without a point; a panel where there are learning curves for the second. The shape of a
-    point is its memory's; points of the frontier are larger.
-    """
+@rc_context(PANEL)
+def return_against_bytes(
+    settings: Sequence[Setting], metric: str, marked: Sequence[str] = ()
+) -> Figure | None:
+    """A return over the peak bytes, with the frontier in grey; None without a point."""
     held = [setting for setting in settings if np.isfinite(setting.mean("memory_bytes_peak"))]
-    final = [(c, c.return_mean) for c in held if c.return_mean]
-    over_run = [(c, c.return_over_run) for c in held if c.return_over_run]
-    panels = [
-        (_return_name(settings), settings[0].metric, final),
-        ("return over the run", OVER_RUN, over_run),
-    ]
-    panels = [panel for panel in panels if panel[-1]]
-    if not panels:
+    points = [(c, e) for c in held if (e := c.estimate(metric))]
+    if not points:
         return None
-    drawn, axes = figure(3 + 4 * len(panels), 4.8, 1, len(panels))
-    for at, (name, metric, points) in zip(axes[0], panels, strict=True):
-        _frontier(at, points, metric)
-        at.set(xlabel="memory held at most", ylabel=name)
-    legend(drawn, axes[0, 0])
-    note = f"grey: frontier (no other point has more return with fewer bytes){_uncounted(settings)}"
-    drawn.suptitle(note, size=STYLE["axes.titlesize"])
-    return drawn
-
-
-def _frontier(at: Axes, points: Sequence[tuple[Setting, Estimate]], metric: str) -> None:
-    """Points of settings over their bytes, and the line of those that no other beats; with their
-    intervals, or, of few seeds, with the seeds' own values of the metric."""
+    chosen = in_colour(settings, marked)
+    drawn, at = panel(len(chosen))
     cost = np.array([setting.mean("memory_bytes_peak") for setting, _ in points])
     gain = np.array([estimate.value for _, estimate in points])
     best = pareto_frontier(cost, gain)
     edge = [*cost[best], cost.max()], [*gain[best], gain[best][-1]]
-    at.step(*edge, where="post", color="0.6", linewidth=1, zorder=0)
-    memories = dict.fromkeys(setting.memory for setting, _ in points)
-    shapes = dict(zip(memories, itertools.cycle("osD^vPX*<>")))
-    for k, (setting, estimate) in enumerate(points):
-        if setting.few:
-            held, gained = setting.values("memory_bytes_peak"), setting.values(metric)
-            if len(held) == len(gained) > 1:
-                at.plot(held, gained, shapes[setting.memory], color=setting.colour, markersize=3,
-                        alpha=0.5, mew=0, gid=identity(setting, "seeds", at))  # fmt: skip
-        at.errorbar(
-            cost[k],
-            estimate.value,
-            None if setting.few else _errors(estimate),
-            marker=shapes[setting.memory],
-            markersize=9 if k in best else 5,
-            color=setting.colour,
-            capsize=2,
-            gid=identity(setting, "point", at),
-            label=short(setting.label),
-        )
-    if len(points) > MOST_IN_LEGEND:
-        for k, up in zip(best, itertools.cycle((4, -10))):  # neighbours may be near
-            side, away = ("left", 6) if cost[k] ** 2 < cost.min() * cost.max() else ("right", -6)
-            at.annotate(short(points[k][0].label), (cost[k], gain[k]), xytext=(away, up), size=7,
-                        ha=side, textcoords="offset points")  # fmt: skip
-    if cost.min() > 0 and cost.max() / cost.min() > 4:
-        at.set_xscale("log", base=2)
-        at.xaxis.set_minor_formatter(NullFormatter())
-    else:
-        at.locator_params(axis="x", nbins=5)
-    at.xaxis.set_major_formatter(lambda size, _: readable_bytes(size).replace(".0 ", " "))
-    at.margins(x=0.08)
+    at.step(*edge, where="post", color=GREY, linewidth=1, zorder=0)
+    for (setting, estimate), x in zip(points, cost, strict=True):
+        _point(at, setting, estimate, x, metric, setting in chosen)
+    bytes_axis(at, cost)
+    at.margins(x=0.1)
+    plain_thousands(at, "y")
+    name = "return over the run" if metric == OVER_RUN else _return_name(settings)
+    at.set(xlabel="bytes held at most", ylabel=name)
+    values = [Named(setting, e.value) for setting, e in points if setting in chosen]
+    name_beside(at, values)
+    return drawn
+
+
+def _point(
+    at: Axes, setting: Setting, estimate: Estimate, x: float, metric: str, colored: bool
+) -> None:
+    """A setting's mean with its interval, or, of few seeds, with the seeds' own values."""
+    style = setting.look
+    colour = style.colour if colored else GREY
+    if setting.few and colored:
+        held, gained = setting.values("memory_bytes_peak"), setting.values(metric)
+        if len(held) == len(gained) > 1:
+            at.plot(held, gained, style.mark, color=colour, markersize=3, alpha=0.6, mew=0,
+                    gid=identity(setting, "seeds", at))  # fmt: skip
+    at.errorbar(
+        x,
+        estimate.value,
+        None if setting.few or not colored else _errors(estimate),
+        marker=style.mark,
+        markersize=8 if colored else 4,
+        color=colour,
+        capsize=2,
+        gid=identity(setting, "point", at),
+        label=short(setting.label),
+    )
 
 
 def _return_name(settings: Sequence[Setting]) -> str:
     trained = settings[0].metric == "train_return_mean"
-    return "return, last 100 training episodes" if trained else "return of the final evaluation"
+    return "return, last 100 episodes" if trained else "final return"
 
 
 def _errors(estimate: Estimate) -> list[list[float]] | None:
@@ -235,17 +193,18 @@ def improvement(by_method: dict[str, dict[str, Setting]]) -> Figure | None:
     at.set_yticks(range(len(names)), shown)
     for (i, j), p in np.ndenumerate(table):
         ink = "w" if abs(p - 0.5) > 0.3 else "k"
-        at.text(j, i, texts[i][j], ha="center", va="center", size=7, color=ink)
+        at.text(j, i, texts[i][j], ha="center", va="center", size=9, color=ink)
     at.set_title("P(row above column), 95 % interval")
     return drawn
 
 
 @rc_context(STYLE)
-def profiles(scores: dict[str, list[np.ndarray]]) -> Figure | None:
+def profiles(scores: dict[str, list[np.ndarray]], looks: dict[str, Look]) -> Figure | None:
     """Share of runs above a human-normalised score, for methods with at least two games.
 
     Args:
         scores: method -> for each game the scores of its runs.
+        looks: of each method.
     """
     shown = {name: tasks for name, tasks in scores.items() if len(tasks) >= 2}
     if not shown:
@@ -255,33 +214,31 @@ def profiles(scores: dict[str, list[np.ndarray]]) -> Figure | None:
     taus = np.linspace(lowest, max(highest, 0.01) * 1.05, 101)
     drawn, axes = figure(7.2, 4)
     at = axes[0, 0]
-    for number, (name, tasks) in enumerate(shown.items()):
+    for name, tasks in shown.items():
         share, low, high = performance_profile(tasks, taus)
-        at.plot(taus, share, label=f"{short(name)} ({len(tasks)} games)", color=f"C{number}")
-        at.fill_between(taus, low, high, color=f"C{number}", alpha=0.18, linewidth=0)
+        at.plot(taus, share, label=f"{short(name)} ({len(tasks)} games)",
+                color=looks[name].colour, linestyle=looks[name].dash)  # fmt: skip
+        at.fill_between(taus, low, high, color=looks[name].colour, alpha=0.15, linewidth=0)
     at.set(xlabel="human-normalised score", ylabel="share of runs above it", ylim=(0, 1.02))
-    legend(drawn, at)
+    drawn.legend(loc="outside lower center", ncols=2)
     return drawn
 
 
-@rc_context(STYLE)
-def times(settings: Sequence[Setting]) -> Figure | None:
-    """Microseconds of the memory: to insert an env step, to draw a minibatch."""
-    columns = ("insert_us", "insert, us an env step"), ("sample_us", "sample, us a minibatch")
-    values = {name: [setting.mean(name) for setting in settings] for name, _ in columns}
-    rows = [k for k in range(len(settings)) if any(np.isfinite(v[k]) for v in values.values())][:40]
-    if not rows:
+@rc_context(PANEL)
+def times(settings: Sequence[Setting], column: str) -> Figure | None:
+    """Microseconds of the memory as bars, the labels above them; None where no run has them."""
+    known = [setting for setting in settings if np.isfinite(setting.mean(column))][:40]
+    if not known:
         return None
-    drawn, axes = figure(9, 1.2 + 0.28 * len(rows), 1, 2)
-    for at, (name, title) in zip(axes[0], columns, strict=True):
-        for place, k in enumerate(rows):
-            if np.isfinite(value := values[name][k]):
-                bar = at.barh(place, value, color=settings[k].colour)
-                bar.patches[0].set_gid(identity(settings[k], "bar", at))
-                at.text(value, place, f" {value:,.0f}", va="center", size=7)
-        first = at is axes[0, 0]
-        at.set_yticks(range(len(rows)), [short(settings[k].label) for k in rows] if first else [])
-        at.invert_yaxis()
-        at.set_title(title)
-        at.margins(x=0.15)
+    drawn, axes = figure(5, 0.7 + 0.42 * len(known))
+    at = axes[0, 0]
+    for place, setting in enumerate(known):
+        value = setting.mean(column)
+        bar = at.barh(place + 0.22, value, height=0.36, color=setting.colour)
+        bar.patches[0].set_gid(identity(setting, "bar", at))
+        at.text(0, place - 0.2, f"{short(setting.label)}: {value:,.0f}", va="center")
+    at.set_yticks([])
+    at.invert_yaxis()
+    at.grid(axis="y", visible=False)
+    at.set_xlabel("microseconds")
     return drawn

@@ -2,6 +2,8 @@
 
 import base64
 import re
+from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +13,28 @@ from rlmem.errors import need
 
 REFUSED = ("html_block", "html_inline")  # nothing is run
 OWN_LINK = re.compile(r"(?![a-zA-Z][\w+.-]*:|[/#])")  # relative: neither scheme, root nor place
+NOTHING = Markup()
 OWN_PICTURE = re.compile(r"figures/[\w.=,-]+\.png")
 
 
-def findings_html(path: Path) -> Markup:
+@dataclass(frozen=True)
+class Findings:
+    """A findings.md as parts of its page.
+
+    Attributes:
+        claim: its first paragraph: what was found and how sure it is.
+        picture: name of the figure below it, without ending; "" if there is none.
+        shown: that figure.
+        rest: all else.
+    """
+
+    claim: Markup = NOTHING
+    picture: str = ""
+    shown: Markup = NOTHING
+    rest: Markup = NOTHING
+
+
+def read_findings(path: Path, own: Collection[str] = ()) -> Findings:
     """Paragraphs, headings, lists, tables, links, bold, code and the study's own pictures.
 
     Its relative links are turned into those of a page in report/ beside the file. HTML in it is
@@ -23,32 +43,44 @@ def findings_html(path: Path) -> Markup:
 
     Args:
         path: of a Markdown file; without one the answer is empty.
+        own: names of the figures that the page draws itself, which are not shown twice.
 
     Raises:
         UserError: markdown-it-py is missing.
     """
     text = path.read_text(errors="replace") if path.is_file() else ""
     if not text.strip():
-        return Markup()
+        return Findings()
     markdown = need("markdown_it", "findings.md", "plot")
     parser = markdown.MarkdownIt("commonmark", {"html": False}).enable("table").disable(REFUSED)
     tokens = parser.parse(text)
-    for token in tokens:
+    first = [token.type for token in tokens[:2]] == ["paragraph_open", "inline"]
+    claim, tokens = (tokens[1:2], tokens[3:]) if first else ([], tokens)
+    picture, shown = "", []
+    if claim and len(tokens) > 1 and [c.type for c in tokens[1].children or []] == ["image"]:
+        picture = Path(str(tokens[1].children[0].attrGet("src"))).stem
+        shown, tokens = tokens[1:2], tokens[3:]
+    for token in [*claim, *shown, *tokens]:
         if token.type.startswith("heading"):  # h1 is the page's
             token.tag = f"h{min(6, int(token.tag[1]) + 1)}"
         for child in token.children or []:
             if child.type == "image":
-                _embed(child, path.parent)
+                _embed(child, path.parent, own)
             elif child.type == "link_open" and OWN_LINK.match(href := str(child.attrGet("href"))):
                 child.attrSet("href", f"../{href}")  # the page lies in report/, beside the file
-    html = parser.renderer.render(tokens, parser.options, {})
-    return Markup(f"<section class=findings>\n{html}</section>")
+
+    def html(part: Any) -> Markup:
+        return Markup(parser.renderer.render(part, parser.options, {}))
+
+    return Findings(html(claim), picture, html(shown), html(tokens))
 
 
-def _embed(image: Any, folder: Path) -> None:
+def _embed(image: Any, folder: Path, own: Collection[str]) -> None:
     """Make the study's own picture part of the page, and any other its caption."""
     source = str(image.attrGet("src"))
-    if OWN_PICTURE.fullmatch(source) and (folder / source).is_file():
+    if Path(source).stem in own:
+        image.type, image.tag, image.content = "text", "", f"{image.content} (figure below)"
+    elif OWN_PICTURE.fullmatch(source) and (folder / source).is_file():
         content = base64.b64encode((folder / source).read_bytes()).decode()
         image.attrSet("src", f"data:image/png;base64,{content}")
     else:

@@ -54,7 +54,10 @@ for (const row of rows) {
 }
 function open() {
   const target = location.hash && byId(location.hash.slice(1));
-  if (target && target.tagName === "DETAILS") target.open = true;
+  for (let part = target; part; part = part.parentElement) {
+    if (part.tagName === "DETAILS") part.open = true;
+  }
+  if (target) target.scrollIntoView();
 }
 addEventListener("hashchange", open);
 open();

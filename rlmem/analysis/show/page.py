@@ -1,18 +1,18 @@
 """Pages: one HTML file each that needs nothing else, made of Jinja templates."""
 
-import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
 
-from rlmem.analysis.compare.settings import Setting, any_goals
+from rlmem.analysis.compare.settings import FEW_SEEDS, Setting, any_goals
+from rlmem.analysis.show.drawings import Drawing
 from rlmem.analysis.show.effects import effect_sections
+from rlmem.analysis.show.findings import Findings, read_findings
 from rlmem.analysis.show.section import Section
+from rlmem.analysis.show.sentences import finding, how_sure
 from rlmem.analysis.show.tables import columns_of
 from rlmem.units import number, several
 
@@ -20,31 +20,6 @@ if TYPE_CHECKING:
     from rlmem.analysis.show.report import Report
 
 NO_OVERRIDE = ("seed=", "hydra", "paths.", "resume=", "hparams_search=", "objective")
-
-
-@dataclass(frozen=True)
-class Drawing:
-    """A figure of a page; its files are figures/NAME.png and figures/NAME.svg."""
-
-    env_id: str  # "": of no environment alone
-    name: str
-    caption: str
-    svg: Markup
-
-
-def drawing(env_id: str, name: str, caption: str, svg: str) -> Drawing:
-    """A figure from matplotlib's SVG: as wide as the page, its ids made unique in the page."""
-    svg = svg[svg.index("<svg") :]
-    svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
-    svg = re.sub(r'\bid="(?:c(\d+)-)?', lambda found: _identity(name, found[1]), svg)
-    svg = re.sub(r'(url\(#|href="#)', lambda found: f"{found[1]}{name}-", svg)
-    return Drawing(env_id, name, caption, Markup(svg))  # matplotlib has escaped its texts
-
-
-def _identity(name: str, setting: str | None) -> str:
-    if setting is None:
-        return f'id="{name}-'
-    return f'data-setting="{setting}" id="{name}-c{setting}-'
 
 
 def _render(template: str, **values: Any) -> str:
@@ -61,26 +36,59 @@ def _render(template: str, **values: Any) -> str:
 def write_page(
     path: Path,
     title: str,
-    findings: Markup,
+    findings: Path,
     sections: Sequence[Section],
     figures: Sequence[Drawing],
 ) -> None:
-    """Write a page of findings and sections, such as that of a study with code of its own."""
+    """Write a page of findings and sections, such as that of a study with code of its own.
+
+    Args:
+        findings: Markdown file whose first paragraph is the head of the page.
+    """
+    found = read_findings(findings, [drawn.name for drawn in figures])
     page = _render(
-        "page.html.j2", title=title, findings=findings, sections=sections, figures=figures
+        "page.html.j2",
+        title=title,
+        findings=found,
+        first=_first(found, figures),
+        sections=sections,
+        figures=figures,
     )
     path.write_text(page, encoding="utf-8")
+
+
+def _first(findings: Findings, figures: Sequence[Drawing]) -> Drawing | None:
+    """The figure below the finding: the one that is named there, or the page's first."""
+    named = [drawn for drawn in figures if drawn.name == findings.picture]
+    return named[0] if named else figures[0] if figures and not findings.shown else None
 
 
 def write_report_page(report: "Report", path: Path) -> None:
     """Write a report's index.html."""
     settings, goals = report.settings, any_goals(report.settings)
     environments = list(dict.fromkeys(setting.env_id for setting in settings))
+    here = {env_id: [s for s in settings if s.env_id == env_id] for env_id in environments}
     own = {name for section in report.sections for name in section.figures}
+    files = [drawn.name for drawn in report.figures]
+    found = read_findings(report.findings, files) if report.findings else Findings()
+    first = _first(found, report.figures)
+    head = first.env_id if first and first.view else ""
+    of_head = here[head or environments[0]]
+    claim = found.claim or finding(of_head)
     page = _render(
         "report.html.j2",
         title=_title(report, len(environments)),
         report=report,
+        findings=found,
+        claim=claim,
+        sure="" if found.claim else how_sure(of_head),
+        first=first,
+        head=head,
+        captions={env_id: finding(part) for env_id, part in here.items()},
+        views={
+            env_id: [d for d in report.figures if d.env_id == env_id and d.view]
+            for env_id in environments
+        },
         notes=[*report.collection.notes, *_few_seeds(settings)],
         left_out=report.collection.left_out,
         environments=environments,
@@ -111,11 +119,10 @@ def _title(report: "Report", environments: int) -> str:
 
 
 def _few_seeds(settings: Sequence[Setting]) -> list[str]:
-    fewest = min((len(s.returns) for s in settings if len(s.returns)), default=5)
-    if fewest >= 5:
+    fewest = min((len(s.returns) for s in settings if len(s.returns)), default=FEW_SEEDS)
+    if fewest >= FEW_SEEDS:
         return []
-    more = "no interval is drawn there" if fewest == 1 else "read the intervals with care"
-    return [f"some settings have {several(fewest, 'seed')} only: {more}"]
+    return [f"some settings have {several(fewest, 'seed')} only: no interval is drawn there"]
 
 
 def commands(setting: Setting) -> list[str]:

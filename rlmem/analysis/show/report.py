@@ -6,20 +6,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
-from markupsafe import Markup
 
 from rlmem.analysis.compare.baselines import Comparison, compare
 from rlmem.analysis.compare.settings import FEW_SEEDS, Setting, make_settings
 from rlmem.analysis.compare.thresholds import Effects, threshold_effects, threshold_grids
 from rlmem.analysis.read.collection import Collection, collect
 from rlmem.analysis.read.runs import Run
+from rlmem.analysis.show.drawings import Drawing, draw
 from rlmem.analysis.show.effects import effects_table
-from rlmem.analysis.show.findings import findings_html
-from rlmem.analysis.show.page import Drawing, drawing, write_report_page
+from rlmem.analysis.show.page import write_report_page
 from rlmem.analysis.show.section import Section
 from rlmem.analysis.show.tables import (
     baselines_table,
@@ -27,7 +25,7 @@ from rlmem.analysis.show.tables import (
     results_table,
     summary_table,
 )
-from rlmem.errors import UserError, need
+from rlmem.errors import UserError
 from rlmem.run_files import plain_cells
 
 OURS = "<title>rlmem: "  # in the head of a page
@@ -41,7 +39,8 @@ class Report:
 
     Attributes:
         figures: in the order of the page.
-        findings: HTML that opens the page.
+        findings: Markdown file that opens the page.
+        baselines: labels that figures show in colour.
         effects: of the thresholds, for each grid of both.
         sections: above the environments.
         tables: name -> content of NAME.csv.
@@ -52,7 +51,8 @@ class Report:
     settings: list[Setting]
     title: str = ""
     figures: list[Drawing] = field(default_factory=list)
-    findings: Markup = field(default_factory=Markup)
+    findings: Path | None = None
+    baselines: Sequence[str] = ()
     effects: list[Effects] = field(default_factory=list)
     sections: list[Section] = field(default_factory=list)
     tables: dict[str, pd.DataFrame] = field(default_factory=dict)
@@ -118,7 +118,8 @@ def write_report(
     sources += [f"{len(recorded)} recorded runs"] if recorded else []
     settings = make_settings(collection.runs)
     report = Report(sources, collection, settings, opening.title, effects=_effects(settings))
-    report.findings = findings_html(opening.findings) if opening.findings else Markup()
+    report.findings = opening.findings
+    report.baselines = list(dict.fromkeys(chain.from_iterable((against or {}).values())))
     report.sections = _sections(settings, against or {}, more)
     report.tables = {"results": results_table(settings), "summary": summary_table(settings)}
     if report.effects:
@@ -141,7 +142,7 @@ def _write(report: Report, out: Path) -> None:
         (fresh / "figures").mkdir()
         for name, table in report.tables.items():
             plain_cells(table).to_csv(fresh / f"{name}.csv", index=False)
-        report.figures = draw(report.settings, report.sections, fresh / "figures")
+        report.figures = draw(report.settings, report.sections, fresh / "figures", report.baselines)
         write_report_page(report, fresh / "index.html")
         remove_report(out)
         (out / "figures").mkdir(exist_ok=True)
@@ -226,47 +227,3 @@ def _note_uncounted(report: Report) -> None:
             found.notes.append(
                 f"{setting.env_id}, {setting.label}: seed {', '.join(twice)} more than once"
             )
-
-
-def draw(settings: Sequence[Setting], sections: Sequence[Section], folder: Path) -> list[Drawing]:
-    """Draw and save all figures that the settings and sections give.
-
-    Raises:
-        UserError: matplotlib is missing.
-    """
-    need("matplotlib", "mode=report", "plot")
-    from rlmem.analysis.show import figures
-    from rlmem.analysis.show.heatmaps import heatmaps
-    from rlmem.drawing import save
-
-    drawn: list[Drawing] = []
-
-    def keep(env_id: str, name: str, caption: str, figure: Any) -> None:
-        if figure is not None:
-            file = re.sub(r"[^\w.-]+", "-", f"{name}-{env_id}".strip("-"))[:80]
-            taken = {other.name for other in drawn}
-            names = chain([file], (f"{file}-{k}" for k in range(2, len(drawn) + 3)))
-            file = next(name for name in names if name not in taken)
-            drawn.append(drawing(env_id, file, caption, save(figure, folder, file)))
-
-    for env_id in dict.fromkeys(setting.env_id for setting in settings):
-        here = [setting for setting in settings if setting.env_id == env_id]
-        keep(env_id, "bytes", "Return against bytes", figures.return_against_bytes(here))
-        keep(env_id, "curves", "Learning curves and bytes held", figures.curves(here))
-        keep(env_id, "times", "Time of the memory", figures.times(here))
-        for label, grid in threshold_grids(here).items():
-            keep(env_id, f"thresholds-{label}", "The two thresholds", heatmaps(grid))
-    by_label: dict[str, dict[str, Setting]] = {}
-    scores: dict[str, list[np.ndarray]] = {}
-    for setting in settings:
-        if len(setting.returns):
-            by_label.setdefault(setting.label, {})[setting.env_id] = setting
-        if len(normalized := setting.values("human_normalized_score")):
-            scores.setdefault(setting.label, []).append(normalized)
-    caption = "Probability of improvement, over all environments that two settings share"
-    keep("", "improvement", caption, figures.improvement(by_label))
-    keep("", "profiles", "Performance profiles", figures.profiles(scores))
-    for section in sections:
-        for name, (caption, figure) in section.figures.items():
-            keep("", name, caption, figure)
-    return drawn

@@ -7,7 +7,7 @@ into a number of nodes stand here; the map itself in `map`, growing it in `write
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -61,6 +61,8 @@ class Map:
 @part("memory", "gwr", settings=GwrSettings)
 class GwrMemory:
     """A map of states that grows when required."""
+
+    colours: ClassVar = {"gwr": 2, "gwr_plain": 10, "gwr_released": 18}  # in figures
 
     thresholds = True  # `threshold.*` are its keys
 

@@ -8,7 +8,7 @@ memory (MeDQN(R)).
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import torch
@@ -227,6 +227,8 @@ class MedqnSettings(ReplaySettings):
 @part("memory", "medqn", settings=MedqnSettings)
 class ConsolidatedReplay(Replay):
     """A ring whose batches bring states to consolidate."""
+
+    colours: ClassVar = {"medqn_u": 4, "medqn_r": 12}  # in figures
 
     @classmethod
     def check(cls, settings: MedqnSettings, run: Any) -> None:

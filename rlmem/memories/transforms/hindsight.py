@@ -9,7 +9,7 @@ stored copies, and it is drawn anew each time.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -275,6 +275,8 @@ class HerSettings(ReplaySettings):
 @part("memory", "her", settings=HerSettings)
 class HindsightReplay(Replay):
     """A ring whose batches have goals that were achieved."""
+
+    colours: ClassVar = {"her": 5}  # in figures
 
     @classmethod
     def check(cls, settings: HerSettings, run: Any) -> None:

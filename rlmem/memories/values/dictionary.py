@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from rlmem.errors import UserError
 from rlmem.memories.base.build import Needs
@@ -31,6 +31,8 @@ class DNDSettings(EpisodicSettings):
 @part("memory", "dnd", settings=DNDSettings)
 class Dictionary(Episodic):
     """A dictionary of an agent that asks."""
+
+    colours: ClassVar = {"dnd": 6, "mfec": 11}  # in figures
 
     @classmethod
     def check(cls, settings: DNDSettings, run: Any) -> None:

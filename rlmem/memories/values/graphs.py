@@ -5,7 +5,7 @@ the graph. Which of them it is, the agent says (`makes_keys`).
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -99,6 +99,8 @@ class GraphSettings(EpisodicSettings):
 @part("memory", "graph", settings=GraphSettings)
 class GraphPart(Episodic):
     """GQ, and with reconstruction GCMR and GBMR."""
+
+    colours: ClassVar = {"gq": 13, "gcmr": 26, "gbmr": 20}  # in figures
 
     is_map = False
     keys_are_observations = True

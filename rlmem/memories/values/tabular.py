@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from rlmem.memories.base.build import MemorySettings, Needs
 from rlmem.memories.base.pictures import Overlay, Picture, PictureContext
@@ -25,6 +25,8 @@ class QTableSettings(MemorySettings):
 @part("memory", "q_table", settings=QTableSettings)
 class QTableMemory:
     """A row a state."""
+
+    colours: ClassVar = {"q_table": 23}  # in figures
 
     is_map = False
     keys_are_observations = True

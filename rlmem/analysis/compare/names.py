@@ -1,0 +1,94 @@
+"""What sets a run apart from others of its environment, and what its setting is called."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from rlmem.analysis.read.runs import Run
+from rlmem.units import readable_bytes
+
+# Keys that make no other setting: where things go, what is shown, how a run is scored and saved.
+NO_SETTING = (
+    "seed",
+    "label",
+    "resume",
+    "debug",
+    "paths.",
+    "log.",
+    "logger.",
+    "evaluation.",
+    "checkpoint.",
+    "trainer.threads",
+    "trainer.rounds",
+    "env.recommended.",
+    "hparams_search",
+    "objective",
+)
+SHARED = ("memory.capacity", "memory.budget", "memory.storage.kind")  # of all memories
+
+
+def _decisive(run: Run) -> dict[str, Any]:
+    """What decides a run's results, beside environment and seed."""
+    is_map = "memory.tau_b" in run.config
+    return {
+        key: value
+        for key, value in run.config.items()
+        if not key.startswith(NO_SETTING) and (is_map or not key.startswith("threshold."))
+    }
+
+
+def distinctions(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """Of each run of one environment, the keys and values that other settings do not share.
+
+    A key that belongs to one kind of memory counts among the runs of that memory only: that PER
+    has an exponent and uniform replay has none is said by their names.
+    """
+    flat = [_decisive(run) if run.external is None else {} for run in runs]
+    names = [s.get("memory.name") for s in flat]
+    inside: dict[Any, set[str]] = {}
+    for name in set(names):
+        group = [s for s, n in zip(flat, names, strict=True) if n == name]
+        inside[name] = _varying(group)
+    ours = [s for s, run in zip(flat, runs, strict=True) if run.external is None]
+    # Only keys that every memory has can tell memories apart.
+    common = set.intersection(*(set(s) for s in ours)) if ours else set()
+    between = {
+        key
+        for key in _varying([{k: s[k] for k in common} for s in ours])
+        if not key.startswith("memory.") or key in SHARED
+    }
+    if len({s["memory.storage.kind"] for s in ours if "memory.storage.kind" in s} - {"map"}) < 2:
+        between.discard("memory.storage.kind")
+    return [
+        {
+            key: s[key]
+            for key in sorted(inside[name] | between)
+            if key in s and (key, s[key]) != ("memory.storage.kind", "map")
+        }
+        for s, name in zip(flat, names, strict=True)
+    ]
+
+
+def _varying(configs: Sequence[dict[str, Any]]) -> set[str]:
+    """Keys that have several values. A run that lacks one was made before it was a key: what the
+    others have is its default."""
+    values: dict[str, set[str]] = defaultdict(set)
+    for config in configs:
+        for key, value in config.items():
+            values[key].add(str(value))
+    return {key for key, found in values.items() if len(found) > 1}
+
+
+def make_label(memory: str, distinct: dict[str, Any]) -> str:
+    """`gwr, activation 0.7`: the memory and what sets it apart, with the keys' last parts."""
+    last = [key.rpartition(".")[2] for key in distinct]
+    parts = [memory]
+    for key, value in distinct.items():
+        short = key.rpartition(".")[2]
+        if short in ("kind", "name") or last.count(short) > 1:
+            short = " ".join(key.split(".")[-2:])
+            short = short.removesuffix(" kind").removesuffix(" name")
+        if key == "memory.budget" and value is not None:
+            value = readable_bytes(value) if isinstance(value, int) else value
+        parts.append(f"{short} {'none' if value is None else value}")
+    return ", ".join(parts)

@@ -1,0 +1,183 @@
+"""Which figures a report has, their files, and how they stand in its page."""
+
+import re
+import zlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup, escape
+
+from rlmem.analysis.compare.looks import Look
+from rlmem.analysis.compare.settings import Setting
+from rlmem.analysis.compare.thresholds import threshold_grids
+from rlmem.analysis.read.runs import OVER_RUN
+from rlmem.analysis.show.section import Section
+from rlmem.analysis.show.sentences import finding, in_words
+from rlmem.errors import need
+
+TIMED = {"insert_us": "to insert an env step", "sample_us": "to draw a minibatch"}
+OFTEN = 3  # times that a style is used until it is a class
+BROAD = 400  # points; a wider figure scrolls on a phone
+PIXELS = 1.25  # of a point where it scrolls
+NUMBER = re.compile(r"-?\d+\.\d{2,}")
+# matplotlib's ink and paper, which are the page's own in it: it has a dark form.
+INK = re.compile(r"(fill|stroke): #(?:000000|262626)")
+PAPER = re.compile(r"fill: #ffffff")
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure of a page; its files are figures/NAME.png and figures/NAME.svg.
+
+    Attributes:
+        env_id: "": of no environment alone.
+        caption: what to see in it.
+        view: what its x is; an environment's figures with one are shown one at a time.
+    """
+
+    env_id: str
+    name: str
+    caption: str
+    svg: Markup
+    view: str = ""
+
+
+def drawing(
+    env_id: str, name: str, caption: str, svg: str, view: str = "", alt: str = ""
+) -> Drawing:
+    """A figure from matplotlib's SVG: as wide as the page, its ids made unique in the page.
+
+    Args:
+        alt: what who cannot see it is told; the caption if there is none.
+    """
+    svg = svg[svg.index("<svg") :]
+    wide = float(re.findall(r'<svg[^>]*? width="([\d.]+)', svg)[0])
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, count=1, flags=re.S)
+    svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
+    broad = f' style="min-width:{wide * PIXELS:.0f}px"' if wide > BROAD else ""
+    spoken = escape(" ".join([caption, alt]).strip())
+    svg = re.sub(r' (?:d|x|y|points|transform)="[^"]*"', _rounded, svg)
+    svg = PAPER.sub("fill: none", INK.sub(r"\1: currentColor", svg))
+    svg = _shorter(svg)
+    svg = re.sub(r'\bid="(?:c(\d+)-)?', lambda found: _identity(name, found[1]), svg)
+    svg = re.sub(r'(url\(#|href="#)', lambda found: f"{found[1]}{name}-", svg)
+    svg = svg.replace("<svg ", f'<svg role="img" aria-label="{spoken}"{broad} ', 1)
+    return Drawing(env_id, name, caption, Markup(svg), view)  # matplotlib has escaped its texts
+
+
+def _rounded(found: re.Match[str]) -> str:
+    """Places to a tenth of a point: the page has half the bytes."""
+    return NUMBER.sub(lambda n: f"{float(n[0]):.1f}".removesuffix(".0"), found[0])
+
+
+def _shorter(svg: str) -> str:
+    """The same with a class for each style that is used often, and no letter twice in a path.
+
+    Two figures of a page may have a class of one name: its style is in the name.
+    """
+    svg = re.sub(r"\n\s*", "\n", svg)
+    svg = re.sub(r"(?<=[\d ])\nL ", " ", re.sub(r"(M [^\nA-Z]*)\nL ", r"\1L", svg))
+    often = Counter(re.findall(r' style="([^"]*)"', svg))
+    classes = {
+        style: f"s{zlib.crc32(style.encode()):x}" for style, n in often.items() if n >= OFTEN
+    }
+    rules = "".join(f".{name}{{{style}}}" for style, name in classes.items())
+    svg = re.sub(
+        r' style="([^"]*)"',
+        lambda found: f' class="{classes[found[1]]}"' if found[1] in classes else found[0],
+        svg,
+    )
+    return svg.replace("</style>", f"{rules}</style>", 1)
+
+
+def _identity(name: str, setting: str | None) -> str:
+    if setting is None:
+        return f'id="{name}-'
+    return f'data-setting="{setting}" id="{name}-c{setting}-'
+
+
+def draw(
+    settings: Sequence[Setting],
+    sections: Sequence[Section],
+    folder: Path,
+    marked: Sequence[str] = (),
+) -> list[Drawing]:
+    """Draw and save all figures that the settings and sections give.
+
+    Args:
+        marked: labels that are in colour where others are grey.
+
+    Raises:
+        UserError: matplotlib is missing.
+    """
+    need("matplotlib", "mode=report", "plot")
+    from rlmem.analysis.show import figures
+    from rlmem.analysis.show.heatmaps import heatmaps
+    from rlmem.drawing import save
+
+    drawn: list[Drawing] = []
+
+    def keep(
+        env_id: str, name: str, caption: str, figure: Any, view: str = "", alt: str = ""
+    ) -> None:
+        if figure is not None:
+            file = re.sub(r"[^\w.-]+", "-", f"{name}-{env_id}".strip("-"))[:80]
+            taken = {other.name for other in drawn}
+            names = chain([file], (f"{file}-{k}" for k in range(2, len(drawn) + 3)))
+            file = next(name for name in names if name not in taken)
+            drawn.append(drawing(env_id, file, caption, save(figure, folder, file), view, alt))
+
+    for env_id in dict.fromkeys(setting.env_id for setting in settings):
+        here = [setting for setting in settings if setting.env_id == env_id]
+        said, alt = finding(here), in_words(here)
+        compared, final = here[0].compares, here[0].metric
+        about = f"{said} Grey line: no other setting returned more with fewer bytes."
+        drawn_of = figures.return_against_bytes(here, compared, marked)
+        keep(env_id, "bytes", about, drawn_of, "bytes", alt)
+        about = f"{said} {_around(here)}"
+        for name, over in (("curves", "env_steps"), ("seconds", "seconds")):
+            drawn_of = figures.curves(here, over=over, marked=marked)
+            keep(env_id, name, about, drawn_of, over.replace("_", " "), alt)
+        if compared == OVER_RUN:
+            about = "The return of the final networks, which luck decides more"
+            keep(env_id, "final", about, figures.return_against_bytes(here, final, marked))
+        runs = [run.curves for setting in here for run in setting.runs]
+        if any((curve["frames"] > curve["env_steps"]).any() for curve in runs):
+            drawn_of = figures.curves(here, over="frames", marked=marked)
+            keep(env_id, "frames", "Return over frames, of which a step has several", drawn_of)
+        drawn_of = figures.curves(here, "memory_bytes", marked=marked)
+        keep(env_id, "held", "Bytes that the memory holds", drawn_of)
+        for column, what in TIMED.items():
+            keep(env_id, column[:6], f"Microseconds {what}", figures.times(here, column))
+        for label, grid in threshold_grids(here).items():
+            keep(env_id, f"thresholds-{label}", "The two thresholds", heatmaps(grid))
+    by_label: dict[str, dict[str, Setting]] = {}
+    scores: dict[str, list[np.ndarray]] = {}
+    looks: dict[str, Look] = {}
+    for setting in settings:
+        looks[setting.label] = setting.look
+        if len(setting.returns):
+            by_label.setdefault(setting.label, {})[setting.env_id] = setting
+        if len(normalized := setting.values("human_normalized_score")):
+            scores.setdefault(setting.label, []).append(normalized)
+    caption = "Probability of improvement, over all environments that two settings share"
+    keep("", "improvement", caption, figures.improvement(by_label))
+    keep("", "profiles", "Performance profiles", figures.profiles(scores, looks))
+    for section in sections:
+        for name, (caption, figure) in section.figures.items():
+            keep("", name, caption, figure)
+    return drawn
+
+
+def _around(settings: Sequence[Setting]) -> str:
+    """What stands around the means of curves."""
+    few = {setting.few for setting in settings if len(setting.runs) > 1}
+    if not few:
+        return "Mean of the last 100 training episodes."
+    bands = "thin: each seed" if few == {True} else "bands: 95 % intervals over the seeds"
+    return f"Mean of the last 100 training episodes; {bands}."

@@ -1,0 +1,122 @@
+"""One panel of a page: as wide as a phone, its text 11 points, its settings labelled beside it."""
+
+import textwrap
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from rlmem.analysis.compare.settings import Setting
+from rlmem.drawing import STYLE
+from rlmem.units import readable_bytes
+
+TEXT = 11  # points; a panel is 360 of them wide, and a phone some 370 pixels
+PANEL: Any = STYLE | dict.fromkeys(
+    ("font.size", "axes.titlesize", "axes.labelsize", "xtick.labelsize", "ytick.labelsize"), TEXT
+)
+WIDTH, LEFT, RIGHT = 5.0, 0.8, 1.9  # inches: of a panel, left of its axes, and for its labels
+TOP, BOTTOM, LINE = 0.16, 0.58, 0.172  # inches; LINE: of text
+MOST = 8  # settings in colour; the others are grey
+GREY = "#999999"
+LONGEST = 60  # characters of a label
+
+
+class Named(NamedTuple):
+    """A setting, and the height in data that its label belongs to."""
+
+    setting: Setting
+    y: float
+
+
+def short(label: str) -> str:
+    """A label as figures show it. matplotlib leaves out what begins with an underscore."""
+    label = label if len(label) <= LONGEST else f"{label[: LONGEST - 3]}..."
+    return f" {label}" if label.startswith("_") else label
+
+
+def identity(setting: Setting, what: str, axes: Axes) -> str:
+    """An SVG id that is unique in its figure; the page puts the figure's name before it."""
+    return f"c{setting.number}-{what}-{list(axes.figure.axes).index(axes)}"
+
+
+def panel(labels: int = MOST) -> tuple[Figure, Axes]:
+    """A figure of one panel with room at its right for labels of some lines."""
+    height = max(3.5, TOP + BOTTOM + 2.1 * LINE * labels)
+    drawn = Figure(figsize=(WIDTH, height))
+    across, up = (WIDTH - LEFT - RIGHT) / WIDTH, (height - TOP - BOTTOM) / height
+    return drawn, drawn.add_axes((LEFT / WIDTH, BOTTOM / height, across, up))
+
+
+def plain_thousands(at: Axes, axis: Literal["x", "y"]) -> None:
+    """Large numbers as 10k and 2M, few of them."""
+    at.locator_params(axis=axis, nbins=5)
+    at_axis = at.xaxis if axis == "x" else at.yaxis
+    at_axis.set_major_formatter(lambda value, _: thousands(value))
+
+
+def thousands(value: float) -> str:
+    """12,000 -> '12k'."""
+    for size, letter in ((1e6, "M"), (1e3, "k")):
+        if abs(value) >= 10 * size or (abs(value) >= size and value % size == 0):
+            return f"{value / size:g}{letter}"
+    return f"{value:g}"
+
+
+def bytes_axis(at: Axes, values: np.ndarray) -> None:
+    """Bytes as x, in equal ratios where they differ by much."""
+    if values.min() > 0 and values.max() / values.min() > 4:
+        at.set_xscale("log", base=2)
+        least, most = np.floor(np.log2(values.min())), np.ceil(np.log2(values.max()))
+        step = max(1, int(np.ceil((most - least) / 3)))
+        at.set_xticks([2.0**power for power in np.arange(least, most + 1, step)])
+        at.xaxis.minorticks_off()
+    else:
+        at.locator_params(axis="x", nbins=3)
+    at.xaxis.set_major_formatter(lambda size, _: readable_bytes(size).replace(".0 ", " "))
+
+
+def name_beside(at: Axes, points: Sequence[Named]) -> None:
+    """Write each setting's label at the right, near its height, with its line and mark."""
+    low, high = at.get_ylim()
+    height = at.get_window_extent().height / at.figure.dpi  # inches
+    texts = [
+        textwrap.wrap(short(point.setting.label), 15, max_lines=3, placeholder="...")
+        for point in points
+    ]
+    wanted = [float(np.clip((p.y - low) / (high - low), 0, 1)) * height for p in points]
+    order = sorted(range(len(points)), key=lambda k: wanted[k])
+    places = spread([wanted[k] for k in order], [LINE * len(texts[k]) for k in order], height)
+    for k, place in zip(order, places, strict=True):
+        point, at_height = points[k], place / height
+        style = point.setting.look
+        gid = identity(point.setting, "name", at)
+        at.add_line(
+            Line2D([1.03, 1.11], [at_height] * 2, transform=at.transAxes, clip_on=False,
+                   color=style.colour, linestyle=style.dash, linewidth=1.8, gid=f"{gid}-sign")
+        )  # fmt: skip
+        at.plot([1.07], [at_height], style.mark, transform=at.transAxes, clip_on=False,
+                color=style.colour, markersize=6, gid=f"{gid}-mark")  # fmt: skip
+        at.text(1.14, at_height, "\n".join(texts[k]), transform=at.transAxes, va="center",
+                linespacing=1.05, gid=gid)  # fmt: skip
+
+
+def spread(wanted: Sequence[float], sizes: Sequence[float], height: float) -> list[float]:
+    """Middles of boxes, lowest first, moved apart so that none lies on another, within a height."""
+    places = list(wanted)
+    for _ in range(200):
+        moved = False
+        for k in range(len(places) - 1):
+            lack = (sizes[k] + sizes[k + 1]) / 2 - (places[k + 1] - places[k])
+            if lack > 1e-6:
+                places[k] -= lack / 2
+                places[k + 1] += lack / 2
+                moved = True
+        if places:
+            places[0] = max(places[0], min(sizes[0] / 2, height))
+            places[-1] = min(places[-1], height - sizes[-1] / 2)
+        if not moved:
+            break
+    return places
