@@ -7,12 +7,16 @@ import pandas as pd
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
+from rlmem.analysis.compare.looks import look, slots
 from rlmem.analysis.show.drawings import drawing
 from rlmem.analysis.show.page import write_page
 from rlmem.analysis.show.section import Section
 from rlmem.drawing import STYLE, figure, save
 
 from .results import BASE, Result, ratios, summarize, transitions
+
+# Whose colour a sampler has.
+MEMORIES = {"prioritized": "per", "rank": "per_rank"}
 
 
 def write_cliffwalk(folder: Path, title: str, results: Sequence[Result]) -> None:
@@ -47,8 +51,9 @@ def draw(found: pd.DataFrame, samplers: Sequence[str]) -> Figure:
     """Updates over transitions, and uniform replay's over the others' by n."""
     drawn, axes = figure(10, 4.2, 1, 2)
     left, right = axes[0]
-    for number, name in enumerate(samplers):
-        updates, colour = found.loc[name], f"C{number}"
+    slot = slots(MEMORIES.get(name, name) for name in samplers)
+    for name in samplers:
+        updates, colour = found.loc[name], look(slot[MEMORIES.get(name, name)], 0).colour
         memory = transitions(updates.index.to_numpy())
         left.plot(memory, updates["median"], ".-", color=colour, label=name)
         left.fill_between(memory, updates["low"], updates["high"], color=colour, alpha=0.18, lw=0)

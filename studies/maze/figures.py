@@ -9,26 +9,28 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from rlmem.analysis.compare.looks import look, slots
 from rlmem.drawing import STYLE, figure
 from rlmem.envs.mini_maze import maze_pits, steps_to_goal
 
 from .compare import BASE, mean_of, paired, random_mazes, released
 from .results import Result
 
-COLOURS = ("#4d4d4d", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
+MEMORIES = {"Q table": "q_table", "DQN": "uniform", "NEC": "dnd"}  # of a row; else its own name
 FORM = ", released"  # end of the name of a released form's row
 SIZE, LIMIT = 10, 200  # cells a side; env steps an episode
 
 
-def _colour(row: str, rows: Sequence[str]) -> str:
+def _colour(row: str) -> str:
     """Of a memory, the same in both of its forms."""
-    names = list(dict.fromkeys(each.removesuffix(FORM) for each in rows))
-    return COLOURS[names.index(row.removesuffix(FORM)) % len(COLOURS)]
+    name = row.removesuffix(FORM)
+    memory = MEMORIES.get(name, name.lower())
+    return look(slots([memory])[memory], 0).colour
 
 
-def _dots(row: str, rows: Sequence[str]) -> dict[str, Any]:
+def _dots(row: str) -> dict[str, Any]:
     """How a memory's points look."""
-    colour = _colour(row, rows)
+    colour = _colour(row)
     return {"mec": colour, "mfc": "white" if row.endswith(FORM) else colour}
 
 
@@ -38,7 +40,7 @@ def _labels(axes: Axes, texts: Sequence[str], rows: Sequence[str]) -> None:
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.grid(axis="y", visible=False)
     for text, row in zip(axes.get_yticklabels(), rows, strict=True):
-        text.set_color(_colour(row, rows))
+        text.set_color(_colour(row))
 
 
 def _spread(count: int) -> np.ndarray:
@@ -54,7 +56,7 @@ def steps(table: pd.DataFrame, rows: Sequence[str]) -> Figure:
     for at, row in enumerate(rows):
         values = released(table)
         values = values.loc[values["row"] == row, "env_steps"]
-        style = _dots(row, rows)
+        style = _dots(row)
         if len(values):
             left.plot(values, at + _spread(len(values)), "o", ms=3, alpha=0.45, **style)
             _mean(left, at, mean_of(values), style["mec"])
@@ -109,10 +111,11 @@ def episodes(results: Sequence[Result], rows: Sequence[str], kind: str) -> Figur
     for at in axes.flat[len(names) :]:
         at.set_visible(False)
     for at, name in zip(axes.flat, names, strict=False):
-        colour = _colour(name, rows)
+        colour = _colour(name)
         sound = [r.length for r in here if r.row == name]
         for length in sound:
-            at.plot(np.arange(len(length)) + 1, length, lw=0.5, alpha=0.22, color=colour)
+            at.plot(np.arange(len(length)) + 1, length, lw=0.5, alpha=0.22, color=colour,
+                    rasterized=True)  # fmt: skip
         at.plot(*_median(sound), lw=2.2, color=colour)
         if other := [r.length for r in here if r.row == name + FORM]:
             at.plot(*_median(other), lw=1.3, ls=(0, (4, 2)), color="black")
@@ -146,7 +149,7 @@ def cost(table: pd.DataFrame, rows: Sequence[str]) -> Figure | None:
     for at, name, head in zip(axes[0], medians, heads, strict=True):
         for height, row in enumerate(rows):
             value = float(medians.loc[row, name])
-            at.plot([value], [height], "o", ms=6, **_dots(row, rows))
+            at.plot([value], [height], "o", ms=6, **_dots(row))
             said = f"{value:,.3g}" if value < 100 else f"{value:,.0f}"
             at.annotate(said, (value, height), (7, -3), textcoords="offset points", fontsize=8)
         at.set(xscale="log", xlabel=head)

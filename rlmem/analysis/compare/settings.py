@@ -24,7 +24,7 @@ from rlmem.analysis.read.runs import OVER_RUN, SUCCESS, Run
 from rlmem.units import parse_bytes
 
 THRESHOLDS = "threshold.activation", "threshold.habituation"
-POINTS = 60  # of a mean curve
+POINTS = 50  # of a mean curve
 FEW_SEEDS = 5  # below it a figure shows the seeds: an interval of two can leave what is possible
 
 

@@ -19,6 +19,7 @@ from rlmem.analysis.read.runs import OVER_RUN
 from rlmem.analysis.show.section import Section
 from rlmem.analysis.show.sentences import finding, in_words
 from rlmem.errors import need
+from rlmem.units import several
 
 TIMED = {"insert_us": "to insert an env step", "sample_us": "to draw a minibatch"}
 OFTEN = 3  # times that a style is used until it is a class
@@ -80,7 +81,9 @@ def _shorter(svg: str) -> str:
 
     Two figures of a page may have a class of one name: its style is in the name.
     """
-    svg = re.sub(r"\n\s*", "\n", svg)
+    svg = re.sub(r"\n\s*", "\n", re.sub(r"<!--.*?-->", "", svg, flags=re.S))
+    used = set(re.findall(r'(?:url\(#|href="#)([^")]+)', svg))
+    svg = re.sub(r' id="(?!c\d+-)([^"]*)"', lambda i: i[0] if i[1] in used else "", svg)
     svg = re.sub(r"(?<=[\d ])\nL ", " ", re.sub(r"(M [^\nA-Z]*)\nL ", r"\1L", svg))
     often = Counter(re.findall(r' style="([^"]*)"', svg))
     classes = {
@@ -134,7 +137,9 @@ def draw(
 
     for env_id in dict.fromkeys(setting.env_id for setting in settings):
         here = [setting for setting in settings if setting.env_id == env_id]
+        others = len(here) - len(figures.in_colour(here, marked))
         said, alt = finding(here), in_words(here)
+        said += f" In grey: {several(others, 'other setting')}." if others else ""
         compared, final = here[0].compares, here[0].metric
         about = f"{said} Grey line: no other setting returned more with fewer bytes."
         drawn_of = figures.return_against_bytes(here, compared, marked)
@@ -144,7 +149,7 @@ def draw(
             drawn_of = figures.curves(here, over=over, marked=marked)
             keep(env_id, name, about, drawn_of, over.replace("_", " "), alt)
         if compared == OVER_RUN:
-            about = "The return of the final networks, which luck decides more"
+            about = f"{finding(here, final)} Luck decides more here than over the run."
             keep(env_id, "final", about, figures.return_against_bytes(here, final, marked))
         runs = [run.curves for setting in here for run in setting.runs]
         if any((curve["frames"] > curve["env_steps"]).any() for curve in runs):

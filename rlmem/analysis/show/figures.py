@@ -83,7 +83,7 @@ def curves(
             for k, seed in enumerate(setting.seed_curves(column, over)[1]):
                 at.plot(x, seed / unit, color=style.colour, linewidth=0.7, alpha=0.6,
                         gid=identity(setting, f"seed{k}", at))  # fmt: skip
-        elif np.isfinite(low).any():
+        elif unit == 1 and np.isfinite(low).any():
             band = at.fill_between(x, low / unit, high / unit, color=style.colour, alpha=0.15,
                                    linewidth=0)  # fmt: skip
             band.set_gid(identity(setting, "band", at))

@@ -14,6 +14,7 @@ from rlmem.errors import need
 REFUSED = ("html_block", "html_inline")  # nothing is run
 OWN_LINK = re.compile(r"(?![a-zA-Z][\w+.-]*:|[/#])")  # relative: neither scheme, root nor place
 NOTHING = Markup()
+MOST_EMBEDDED = 60_000  # bytes of pictures; the others are named
 OWN_PICTURE = re.compile(r"figures/[\w.=,-]+\.png")
 
 
@@ -55,17 +56,18 @@ def read_findings(path: Path, own: Collection[str] = ()) -> Findings:
     parser = markdown.MarkdownIt("commonmark", {"html": False}).enable("table").disable(REFUSED)
     tokens = parser.parse(text)
     first = [token.type for token in tokens[:2]] == ["paragraph_open", "inline"]
-    claim, tokens = (tokens[1:2], tokens[3:]) if first else ([], tokens)
+    claim, tokens = (tokens[:3], tokens[3:]) if first else ([], tokens)
     picture, shown = "", []
     if claim and len(tokens) > 1 and [c.type for c in tokens[1].children or []] == ["image"]:
         picture = Path(str(tokens[1].children[0].attrGet("src"))).stem
-        shown, tokens = tokens[1:2], tokens[3:]
+        shown, tokens = tokens[:3], tokens[3:]
+    room = MOST_EMBEDDED
     for token in [*claim, *shown, *tokens]:
         if token.type.startswith("heading"):  # h1 is the page's
             token.tag = f"h{min(6, int(token.tag[1]) + 1)}"
         for child in token.children or []:
             if child.type == "image":
-                _embed(child, path.parent, own)
+                room -= _embed(child, path.parent, own, room)
             elif child.type == "link_open" and OWN_LINK.match(href := str(child.attrGet("href"))):
                 child.attrSet("href", f"../{href}")  # the page lies in report/, beside the file
 
@@ -75,13 +77,14 @@ def read_findings(path: Path, own: Collection[str] = ()) -> Findings:
     return Findings(html(claim), picture, html(shown), html(tokens))
 
 
-def _embed(image: Any, folder: Path, own: Collection[str]) -> None:
-    """Make the study's own picture part of the page, and any other its caption."""
+def _embed(image: Any, folder: Path, own: Collection[str], room: int) -> int:
+    """Make the study's own picture part of the page, and any other its caption; its bytes."""
     source = str(image.attrGet("src"))
-    if Path(source).stem in own:
-        image.type, image.tag, image.content = "text", "", f"{image.content} (figure below)"
-    elif OWN_PICTURE.fullmatch(source) and (folder / source).is_file():
-        content = base64.b64encode((folder / source).read_bytes()).decode()
-        image.attrSet("src", f"data:image/png;base64,{content}")
-    else:
-        image.type, image.tag = "text", ""
+    if Path(source).stem not in own and OWN_PICTURE.fullmatch(source):
+        content = (folder / source).read_bytes() if (folder / source).is_file() else b""
+        if 0 < len(content) <= room:
+            image.attrSet("src", f"data:image/png;base64,{base64.b64encode(content).decode()}")
+            return len(content)
+        image.content += f" ({source})" if content else ""
+    image.type, image.tag = "text", ""
+    return 0

@@ -19,7 +19,22 @@ from rlmem.units import number, several
 if TYPE_CHECKING:
     from rlmem.analysis.show.report import Report
 
+MOST_DRAWN = 330_000  # characters of drawings in a page, which has 500 kB at most
 NO_OVERRIDE = ("seed=", "hydra", "paths.", "resume=", "hparams_search=", "objective")
+
+
+def _linked(figures: Sequence[Drawing], first: Drawing | None) -> set[str]:
+    """Names of the figures that the page links to, so that it stays small.
+
+    The first one and those of the environments' views come before the others.
+    """
+    linked, room = set(), MOST_DRAWN
+    for drawn in sorted(figures, key=lambda each: (each != first, not each.view)):
+        if len(drawn.svg) > room:
+            linked.add(drawn.name)
+        else:
+            room -= len(drawn.svg)
+    return linked
 
 
 def _render(template: str, **values: Any) -> str:
@@ -51,6 +66,7 @@ def write_page(
         title=title,
         findings=found,
         first=_first(found, figures),
+        linked=_linked(figures, _first(found, figures)),
         sections=sections,
         figures=figures,
     )
@@ -83,6 +99,7 @@ def write_report_page(report: "Report", path: Path) -> None:
         claim=claim,
         sure="" if found.claim else how_sure(of_head),
         first=first,
+        linked=_linked(report.figures, first),
         head=head,
         captions={env_id: finding(part) for env_id, part in here.items()},
         views={

@@ -10,26 +10,32 @@ from rlmem.units import number, readable_bytes, several
 SHOWN = 3  # settings of a sentence, beside the best
 
 
-def ranked(settings: Sequence[Setting]) -> list[Setting]:
-    """Those with a return, the highest first."""
-    known = [setting for setting in settings if setting.compared]
-    return sorted(known, key=lambda s: -(s.compared.value if s.compared else 0.0))
+def ranked(settings: Sequence[Setting], metric: str) -> list[tuple[Setting, float]]:
+    """Those that have a number, with its mean, the highest first."""
+    known = [(setting, setting.mean(metric)) for setting in settings if setting.finished]
+    return sorted((each for each in known if each[1] == each[1]), key=lambda each: -each[1])
 
 
-def finding(settings: Sequence[Setting]) -> str:
-    """Which setting of one environment returned most, and how far the next is behind."""
-    order = ranked(settings)
-    if not order or not order[0].compared:
+def finding(settings: Sequence[Setting], metric: str | None = None) -> str:
+    """Which setting of one environment returned most, and how far the next is behind.
+
+    Args:
+        metric: the return; None: the one that the environment's settings are compared by.
+    """
+    metric = metric or settings[0].compares
+    order = ranked(settings, metric)
+    if not order:
         return f"No run of {settings[0].env_id} has ended."
-    best = order[0]
-    when = " over the run" if best.compares == OVER_RUN else ""
-    said = f"On {best.env_id}, {best.label} returned most{when}: {_plain(best.compared.value)}"
-    if len(order) == 1:
+    (best, value), *others = order
+    when = {OVER_RUN: " over the run", "eval_return_mean": " in the final evaluation"}
+    said = f"On {best.env_id}, {best.label} returned most{when.get(metric, '')}: {_plain(value)}"
+    if not others:
         return f"{said}."
-    found = above(best, order[1], best.compares)
+    second = others[0][0]
+    found = above(best, second, metric)
     if found and is_clear(found):
-        return f"{said}; {order[1].label} {_amount(found)} less."
-    return f"{said}; {order[1].label} is not clearly below: {_amount(found)} less."
+        return f"{said}; {second.label} {_amount(found)} less."
+    return f"{said}; {second.label} is not clearly below: {_amount(found)} less."
 
 
 def is_clear(found: Difference) -> bool:
@@ -40,13 +46,14 @@ def is_clear(found: Difference) -> bool:
 
 def how_sure(settings: Sequence[Setting]) -> str:
     """Seeds, and what stands behind the difference that `finding` names."""
-    order = ranked(settings)
+    metric = settings[0].compares
+    order = [setting for setting, _ in ranked(settings, metric)]
     counts = sorted({len(setting.finished) for setting in order})
     if not counts:
         return ""
-    many = f"{counts[0]} to {several(counts[-1], 'seed')}"
-    many = many if len(counts) > 1 else several(counts[0], "seed")
-    found = above(order[0], order[1], order[0].compares) if len(order) > 1 else None
+    many = several(counts[-1], "seed")
+    many = f"{counts[0]} to {many}" if len(counts) > 1 else many
+    found = above(order[0], order[1], metric) if len(order) > 1 else None
     kind = "" if found is None else ", paired by seed" if found.paired else ", not the same seeds"
     few = "" if counts[0] >= FEW_SEEDS else f"; below {FEW_SEEDS} seeds no interval is drawn"
     return f"{many} a setting{kind}{few}."
@@ -73,10 +80,9 @@ def _amount(found: Difference | None) -> str:
 def in_words(settings: Sequence[Setting]) -> str:
     """The highest returns and their bytes, for who cannot see the figure."""
     parts = []
-    for setting in ranked(settings)[: SHOWN + 1]:
+    for setting, value in ranked(settings, settings[0].compares)[: SHOWN + 1]:
         size = setting.mean("memory_bytes_peak")
         held = f" with {readable_bytes(size)}" if size == size else ""
-        assert setting.compared
-        parts.append(f"{setting.label} {_plain(setting.compared.value)}{held}")
+        parts.append(f"{setting.label} {_plain(value)}{held}")
     more = len(settings) - len(parts)
     return "; ".join(parts) + (f"; and {several(more, 'other')}" if more > 0 else "")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rlmem.analysis.show.findings import findings_html
+from rlmem.analysis.show.findings import read_findings
 
 TEXT = """# Answers
 
@@ -25,8 +25,23 @@ def write(folder: Path, text: str) -> Path:
     return path
 
 
+def shown(path: Path) -> str:
+    """All of a text as the page has it."""
+    found = read_findings(path)
+    return found.claim + found.shown + found.rest
+
+
+def test_the_first_paragraph_is_the_claim_and_a_picture_below_it_the_figure(tmp_path: Path) -> None:
+    text = "**Found.** Five seeds.\n\n![seen](figures/a.png)\n\nMore.\n"
+    found = read_findings(write(tmp_path, text))
+    assert found.claim == "<p><strong>Found.</strong> Five seeds.</p>\n"
+    assert found.picture == "a"
+    assert "More." in found.rest
+    assert "seen" not in found.rest
+
+
 def test_the_parts_of_a_text_are_shown(tmp_path: Path) -> None:
-    html = findings_html(write(tmp_path, TEXT))
+    html = shown(write(tmp_path, TEXT))
     assert "<h2>Answers</h2>" in html
     assert "<strong>More bytes</strong>" in html
     assert '<a href="../table.md">the table</a>' in html
@@ -36,7 +51,7 @@ def test_the_parts_of_a_text_are_shown(tmp_path: Path) -> None:
 
 
 def test_relative_links_are_those_of_a_page_in_a_folder_beside(tmp_path: Path) -> None:
-    html = findings_html(write(tmp_path, "[a](#b) [c](https://d.e) [f](../../docs/g.md)"))
+    html = shown(write(tmp_path, "[a](#b) [c](https://d.e) [f](../../docs/g.md)"))
     assert [part.split('"')[0] for part in html.split('href="')[1:]] == [
         *("#b", "https://d.e", "../../../docs/g.md")
     ]
@@ -55,20 +70,20 @@ def test_relative_links_are_those_of_a_page_in_a_folder_beside(tmp_path: Path) -
     ],
 )
 def test_nothing_is_run_or_fetched(tmp_path: Path, text: str) -> None:
-    html = findings_html(write(tmp_path, text))
+    html = shown(write(tmp_path, text))
     for part in ("<script", "<img", "<iframe", 'href="javascript', 'href="data', '" onclick'):
         assert part not in html.lower()
 
 
 def test_an_empty_text_or_none_is_no_section(tmp_path: Path) -> None:
-    assert findings_html(tmp_path / "findings.md") == ""
-    assert findings_html(write(tmp_path, " \n")) == ""
+    assert shown(tmp_path / "findings.md") == ""
+    assert shown(write(tmp_path, " \n")) == ""
 
 
 def test_pictures_of_its_own_folder_are_part_of_the_page(tmp_path: Path) -> None:
     (tmp_path / "figures").mkdir()
     (tmp_path / "figures/a.png").write_bytes(b"picture")
-    html = findings_html(write(tmp_path, "![A](figures/a.png) ![B](figures/b.png)"))
+    html = shown(write(tmp_path, "![A](figures/a.png) ![B](figures/b.png)"))
     assert '<img src="data:image/png;base64,cGljdHVyZQ==" alt="A" />' in html
     assert html.count("<img") == 1
     assert "B</p>" in html

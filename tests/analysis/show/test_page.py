@@ -1,7 +1,10 @@
-"""The page in a real browser: charts drawn, filters and sorting work, nothing on the console."""
+"""Pages in a real browser: figures drawn, filters and sorting work, nothing on the console."""
 
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +13,7 @@ from rlmem.analysis.show.report import write_report
 from tests.analysis.helpers import make_run
 
 webdriver = pytest.importorskip("selenium.webdriver")
+Keys = pytest.importorskip("selenium.webdriver.common.keys").Keys
 Select = pytest.importorskip("selenium.webdriver.support.ui").Select
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 pytestmark = [
@@ -42,6 +46,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
                 )
     write_report([folder], folder / "report")
     driver.get(f"file://{folder}/report/index.html")
+    driver.execute_script("for (const part of document.querySelectorAll('details')) part.open = 1")
     yield driver
     driver.quit()
 
@@ -59,15 +64,28 @@ def type_filter(browser: Any, text: str) -> None:
 
 def test_every_figure_is_drawn(browser: Any) -> None:
     type_filter(browser, "")
-    drawings = browser.find_elements("css selector", "figure svg")
-    assert len(drawings) == 7
-    for drawing in drawings:
+    for view in range(3):
+        label = browser.find_elements("css selector", ".head .views label")[view]
+        label.click()
+        (drawing,) = [
+            svg
+            for svg in browser.find_elements("css selector", ".head figure svg")
+            if svg.is_displayed()
+        ]
         assert drawing.size["width"] > 300
         assert drawing.size["height"] > 100
-    lines = browser.find_elements("css selector", "#curves-CartPole-v1 svg [id*=line]")
+        assert label.text in ("bytes", "env steps", "seconds")
+    lines = browser.find_elements("css selector", "#seconds-CartPole-v1 svg [id*=line]")
     boxes = [line.rect for line in lines if line.get_attribute("data-setting")]
-    assert len(boxes) == 9  # three settings, three panels
-    assert all(box["width"] > 100 for box in boxes)
+    assert len(boxes) == 3
+
+
+def test_the_arrow_keys_switch_the_axis(browser: Any) -> None:
+    first, second = browser.find_elements("css selector", ".head .switch > input")[:2]
+    browser.execute_script("arguments[0].click(); arguments[0].focus()", first)
+    first.send_keys(Keys.ARROW_RIGHT)
+    assert second.is_selected()
+    browser.execute_script("arguments[0].click()", first)
 
 
 def test_the_filter_hides_rows_and_dims_their_curves(browser: Any) -> None:
@@ -81,7 +99,7 @@ def test_the_filter_hides_rows_and_dims_their_curves(browser: Any) -> None:
     )
     assert len({e.get_attribute("data-setting") for e in dimmed}) == 2
     assert len({e.get_attribute("data-setting") for e in bright}) == 1
-    assert shown(browser, "section[data-env] h2") == ["CartPole-v1"]
+    assert shown(browser, "section[data-env] h3") == []
     type_filter(browser, "")
     assert len(shown(browser, "#settings tbody tr")) == 6
 
@@ -108,10 +126,47 @@ def test_a_click_sorts_by_number_and_a_second_one_turns_it(browser: Any) -> None
 def test_a_setting_opens_with_its_command(browser: Any) -> None:
     type_filter(browser, "")
     browser.find_element("css selector", "#settings tbody a").click()
-    (command,) = shown(browser, "details[open] pre")
+    command = browser.find_element("css selector", "details:target pre").text
     assert command.startswith("python train.py -m memory=")
     assert command.endswith("seed=0,1,2")
 
 
 def test_the_console_stays_empty(browser: Any) -> None:
     assert browser.get_log("browser") == []
+
+
+STUDIES = Path(__file__).parents[3] / "studies"
+RECORDED = [path.parent.name for path in sorted(STUDIES.glob("*/results.csv"))]
+SMALLEST = """return Math.min(...[...document.querySelectorAll("svg text")]
+    .filter((text) => text.checkVisibility() && text.getBoundingClientRect().height)
+    .map((text) => parseFloat(getComputedStyle(text).fontSize) * text.getScreenCTM().a))"""
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_the_page_of_a_study_is_whole_on_a_desk_and_on_a_phone(
+    browser: Any, tmp_path: Path, name: str
+) -> None:
+    """Nothing on the console, no page wider than its window, no text below 11 pixels."""
+    folder = tmp_path / name
+    shutil.copytree(STUDIES / name, folder, ignore=shutil.ignore_patterns("runs", "report"))
+    made = [sys.executable, str(STUDIES.parent / "study.py"), str(folder), "--report"]
+    subprocess.run(made, check=True, capture_output=True)
+    page = folder / "report/index.html"
+    assert page.stat().st_size <= 500_000
+    browser.get_log("browser")
+    for width, height in ((1400, 900), (400, 820)):
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        browser.get(f"file://{page}")
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+        claim = browser.find_element("css selector", ".claim")
+        (figure, *_) = [
+            drawn
+            for drawn in browser.find_elements("css selector", ".head svg, .head img")
+            if drawn.is_displayed()
+        ] or [claim]
+        assert claim.text
+        assert claim.rect["y"] + claim.rect["height"] < height
+        assert figure.rect["y"] + figure.rect["height"] / 2 < height
+        assert browser.execute_script(SMALLEST) >= 10.9
+        assert browser.get_log("browser") == []

@@ -82,7 +82,7 @@ def test_each_run_and_each_cell_has_a_row(report: Path) -> None:
 
 def test_the_figures_are_there_as_png_and_svg(report: Path) -> None:
     names = {path.name for path in (report / "figures").iterdir()}
-    kinds = ["bytes-ALE-Pong", "curves-ALE-Pong", "thresholds-gwr-ALE-Pong", "times-ALE-Qbert"]
+    kinds = ["bytes-ALE-Pong", "curves-ALE-Pong", "thresholds-gwr-ALE-Pong", "insert-ALE-Qbert"]
     for name in [*kinds, "improvement", "profiles"]:
         assert {f"{name}.png", f"{name}.svg"} <= names
         ElementTree.parse(report / "figures" / f"{name}.svg")
@@ -101,7 +101,7 @@ def test_success_is_shown_where_an_environment_has_goals(report: Path, tmp_path:
     assert float(her["success_rate_low95"]) < 0.5
     page = (tmp_path / "out" / "index.html").read_text()
     assert "success [95 %]" in page
-    assert re.search(r'data-value="0.7\d*">0.7 <small>', page)
+    assert re.search(r'data-value="0.7\d*">0.7 <small>\(0.2, 1, 0.9\)', page)
     assert '<td data-value="">-</td>' in page  # of the environment without goals
     assert "success_rate" not in (report / "results.csv").read_text()
 
@@ -127,7 +127,9 @@ def test_the_page_needs_no_network_and_has_each_id_once(report: Path) -> None:
     checker = Checker()
     checker.feed(page)
     assert checker.fetched == ["data:,"]
-    own = [name for name in checker.ids if not re.match(r"^(curves|bytes|times|thresholds)-", name)]
+    own = [
+        name for name in checker.ids if not re.match(r"^(curves|bytes|seconds|thresholds)-", name)
+    ]
     assert len(own) == len(set(own))
     assert "36 runs of 12 settings on 2 environments" in page
     assert "python train.py -m" in page
@@ -179,7 +181,7 @@ def test_any_label_can_be_drawn(tmp_path: Path, label: str) -> None:
     write_report([tmp_path / "sweep"], tmp_path / "report")
     assert label in {row["label"] for row in rows_of(tmp_path / "report/summary.csv")}
     drawing = (tmp_path / "report/figures/curves-CartPole-v1.svg").read_text()
-    assert "legend" in drawing
+    assert "c1-name-" in drawing
 
 
 def test_any_environment_has_figures_of_its_own(tmp_path: Path) -> None:
@@ -275,3 +277,23 @@ def test_the_command_writes_into_the_sweep(tmp_path: Path, capsys: pytest.Captur
         "SB3",
     ]
     assert f"written: {tmp_path}/sweep/report/index.html" in capsys.readouterr().out
+
+
+def test_the_finding_stands_first_with_how_sure_it_is(tmp_path: Path) -> None:
+    for seed in range(5):
+        make_run(tmp_path / f"per{seed}", "per", seed, final=100.0 + seed * seed)
+        make_run(tmp_path / f"uniform{seed}", "uniform", seed, final=80.0)
+    write_report([tmp_path], tmp_path / "report")
+    page = (tmp_path / "report/index.html").read_text()
+    head = page[page.index("<div class=claim>") : page.index("<svg")]
+    assert "On CartPole-v1, per returned most over the run: 53; uniform 13 (95 %" in head
+    assert "5 seeds a setting, paired by seed." in head
+    spoken = page[page.index('aria-label="On CartPole') :][:400]
+    assert "per 53 with 1000 B; uniform 40" in spoken
+
+
+def test_a_page_of_many_settings_stays_small(tmp_path: Path) -> None:
+    for k in range(60):
+        make_run(tmp_path / f"r{k}", env_id=f"E{k % 6}", config={"agent.lr": 0.1 * (1 + k // 6)})
+    write_report([tmp_path], tmp_path / "report")
+    assert (tmp_path / "report/index.html").stat().st_size <= 500_000

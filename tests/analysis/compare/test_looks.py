@@ -1,0 +1,24 @@
+"""The colours of memories."""
+
+from rlmem.analysis.compare.looks import COLOURS, look, slots
+
+
+def test_a_memory_has_the_slot_that_its_part_declares_whatever_is_beside_it() -> None:
+    assert slots(["per", "uniform"])["uniform"] == slots(["uniform", "dnd", "x"])["uniform"]
+
+
+def test_memories_of_one_colour_have_other_lines() -> None:
+    found = slots(["uniform", "rollout"])
+    one, other = (look(slot, 0) for slot in found.values())
+    assert one.colour == other.colour
+    assert one.dash != other.dash
+
+
+def test_unknown_names_take_colours_that_are_free_and_keep_them() -> None:
+    found = slots(["uniform", "per", "a stranger", "another"])
+    assert len({slot % len(COLOURS) for slot in found.values()}) == 4
+    assert found == slots(["another", "a stranger", "per", "uniform"])
+
+
+def test_many_unknown_names_all_have_a_slot() -> None:
+    assert len(slots([f"x{k}" for k in range(20)])) == 20
