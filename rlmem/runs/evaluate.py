@@ -1,6 +1,8 @@
 """What `evaluate.py` does, by mode. Each mode imports what it needs when it is asked for."""
 
 import pkgutil
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -54,10 +56,14 @@ def report(cfg: EvaluateSettings) -> None:
 
 def status(cfg: EvaluateSettings) -> None:
     """`mode=status`: what of a sweep is done, running, failed and missing."""
-    from rlmem.analysis.show.status import read_status, render_status
+    from rlmem.analysis.show.status import read_status, render_status, watch
 
-    for folder in paths(cfg.sweep):
-        say(render_status(read_status(folder)))
+    def read(width: int) -> tuple[str, bool]:
+        found = [read_status(folder) for folder in paths(cfg.sweep)]
+        text = "\n".join(render_status(each, width) for each in found)
+        return printable(text), any(each.of("running") for each in found)
+
+    watch(read, sys.stdout, time.sleep)
 
 
 def dashboard(cfg: EvaluateSettings) -> None:

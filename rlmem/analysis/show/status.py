@@ -1,12 +1,14 @@
 """How far a sweep has come: what is done, runs, failed and is missing, and what is left to do."""
 
 import math
+import shutil
 import statistics
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Any, TextIO
 
 from rlmem.analysis.read.sweeps import STATES, SweepFiles, SweepJob
 from rlmem.errors import UserError
@@ -14,7 +16,8 @@ from rlmem.units import readable_bytes, readable_seconds, several
 
 # Overrides that make no difference to how long a job takes.
 NO_DIFFERENCE = ("seed=", "label=", "log.", "logger", "debug=", "resume=")
-WIDTH, LISTED, BINS, BAR = 100, 20, 8, 40
+WIDTH, NARROWEST, LISTED, BINS, BAR = 100, 48, 20, 8, 40
+SECONDS = 5.0  # between two looks at a sweep that runs
 _MEANING = {
     "interrupted": "the same command goes on with them",
     "failed": "the same command runs them again",
@@ -127,23 +130,58 @@ def _setting(job: SweepJob) -> frozenset[str]:
     return frozenset(o for o in job.overrides if not o.lstrip("+").startswith(NO_DIFFERENCE))
 
 
-def render_status(status: SweepStatus) -> str:
-    """The status as plain text, at most 100 columns wide."""
+def render_status(status: SweepStatus, width: int = WIDTH) -> str:
+    """The status as plain text, at most `width` columns wide (48 at least)."""
+    width = max(NARROWEST, min(WIDTH, width))
     counts = status.counts
     lines = [f"{status.folder}: {sum(counts.values()):,} jobs"]
     for state, count in counts.items():
         meaning = _MEANING.get(state) if count else None
         lines.append(f"  {state:<12}{count:>7,}" + (f"   {meaning}" if meaning else ""))
-    lines += _listing("running", [(job.name, _progress(job)) for job in status.of("running")])
-    lines += _listing("failed", [(job.name, str(job.error)) for job in status.of("failed")])
-    lines += _listing("damaged files", status.damaged)
+    running = [(job.name, _progress(job)) for job in status.of("running")]
+    lines += _listing("running", running, width)
+    failed = [(job.name, str(job.error)) for job in status.of("failed")]
+    lines += _listing("failed", failed, width)
+    lines += _listing("damaged files", status.damaged, width)
     done = status.of("done")
     sizes = [job.memory_bytes for job in done if job.memory_bytes is not None]
-    lines += _histogram("memory, peak", sizes, readable_bytes)
-    lines += _histogram("wall time", [job.seconds for job in done], readable_seconds)
+    lines += _histogram("memory, peak", sizes, readable_bytes, width)
+    lines += _histogram("wall time", [job.seconds for job in done], readable_seconds, width)
     if len(done) < sum(counts.values()):
         lines += ["", _time_left(status)]
-    return "\n".join(_shorten(line, WIDTH) for line in lines)
+    return "\n".join(_shorten(line, width) for line in lines)
+
+
+def watch(
+    read: Callable[[int], tuple[str, bool]], out: TextIO, wait: Callable[[float], Any]
+) -> None:
+    """Write a text; on a terminal, write it again in its place as long as something runs.
+
+    A line is overwritten and the rest of it cleared, so that nothing flickers; what does not fit on
+    the screen is left out until the last time. Ctrl-C ends it.
+
+    Args:
+        read: from the width in columns to the text, and whether something runs.
+        wait: for some seconds.
+    """
+    above = 0  # lines of the last text, which the cursor is below
+    try:
+        while True:
+            columns, rows = shutil.get_terminal_size((WIDTH, 24))
+            text, runs = read(columns - 1)
+            if not out.isatty():
+                print(text, file=out)
+                return
+            lines = text.splitlines()[: rows - 2 if runs else None]
+            up = f"\033[{above}F" if above else ""
+            out.write(up + "".join(f"{line}\033[K\n" for line in lines) + "\033[J")
+            out.flush()
+            if not runs:
+                return
+            above = len(lines)
+            wait(SECONDS)
+    except KeyboardInterrupt:
+        out.write("\n")
 
 
 def _progress(job: SweepJob) -> str:
@@ -159,11 +197,13 @@ def _time_left(status: SweepStatus) -> str:
     return f"time left: about {readable_seconds(left)}, {several(status.at_once, 'job')} at once"
 
 
-def _listing(title: str, entries: list[tuple[str, str]]) -> list[str]:
+def _listing(title: str, entries: list[tuple[str, str]], width: int) -> list[str]:
     """A title and the first entries: a name, and what is to say of it."""
     if not entries:
         return []
-    shown = [(_shorten(name, WIDTH // 2, keep_end=True), text) for name, text in entries[:LISTED]]
+    room = max(len(text) for _, text in entries[:LISTED])
+    most = max(width // 3, min(width // 2, width - room - 4))
+    shown = [(_shorten(name, most, keep_end=True), text) for name, text in entries[:LISTED]]
     column = max(len(name) for name, _ in shown)
     more = [f"  and {len(entries) - LISTED:,} more"] if len(entries) > LISTED else []
     return ["", f"{title}:", *(f"  {name:<{column}}  {text}" for name, text in shown), *more]
@@ -175,7 +215,9 @@ def _shorten(text: str, width: int, keep_end: bool = False) -> str:
     return f"...{text[3 - width :]}" if keep_end else f"{text[: width - 3]}..."
 
 
-def _histogram(title: str, values: list[float], readable: Callable[[float], str]) -> list[str]:
+def _histogram(
+    title: str, values: list[float], readable: Callable[[float], str], width: int
+) -> list[str]:
     """Bars of how many values lie where; in equal ratios where they differ by much."""
     if not values:
         return []
@@ -188,6 +230,9 @@ def _histogram(title: str, values: list[float], readable: Callable[[float], str]
     edges = spaced(low, high, 1 + (min(BINS, len(values)) if high > low else 1))
     counts = np.histogram(values, edges)[0] if high > low else np.array([len(values)])
     for (start, end), count in zip(pairwise(edges), counts, strict=True):
-        bar = "#" * math.ceil(BAR * count / counts.max())
-        lines.append(f"  {readable(start):>12} to {readable(end):>12}  {bar:<{BAR}} {count:>6,}")
+        longest = min(BAR, width - 39)
+        bar = "#" * math.ceil(longest * count / counts.max())
+        lines.append(
+            f"  {readable(start):>12} to {readable(end):>12}  {bar:<{longest}} {count:>6,}"
+        )
     return lines

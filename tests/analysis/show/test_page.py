@@ -99,7 +99,7 @@ def test_the_filter_hides_rows_and_dims_their_curves(browser: Any) -> None:
     )
     assert len({e.get_attribute("data-setting") for e in dimmed}) == 2
     assert len({e.get_attribute("data-setting") for e in bright}) == 1
-    assert shown(browser, "section[data-env] h3") == []
+    assert shown(browser, "section[data-env] h3") == ["CartPole-v1"]
     type_filter(browser, "")
     assert len(shown(browser, "#settings tbody tr")) == 6
 
@@ -137,9 +137,10 @@ def test_the_console_stays_empty(browser: Any) -> None:
 
 STUDIES = Path(__file__).parents[3] / "studies"
 RECORDED = [path.parent.name for path in sorted(STUDIES.glob("*/results.csv"))]
-SMALLEST = """return Math.min(...[...document.querySelectorAll("svg text")]
+SMALLEST = """const scale = (to) => Math.hypot(to.a, to.b);
+return Math.min(...[...document.querySelectorAll("svg text")]
     .filter((text) => text.checkVisibility() && text.getBoundingClientRect().height)
-    .map((text) => parseFloat(getComputedStyle(text).fontSize) * text.getScreenCTM().a))"""
+    .map((text) => parseFloat(getComputedStyle(text).fontSize) * scale(text.getScreenCTM())))"""
 
 
 @pytest.mark.parametrize("name", RECORDED)

@@ -1,8 +1,10 @@
 """What is said of a sweep's folder, whole or broken."""
 
 import fcntl
+import io
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import pytest
 import yaml
 
 from rlmem.analysis.read.sweeps import STATES
-from rlmem.analysis.show.status import read_status, render_status
+from rlmem.analysis.show.status import read_status, render_status, watch
 from rlmem.errors import UserError
 
 
@@ -202,3 +204,54 @@ def test_a_thousand_jobs_are_counted(tmp_path: Path) -> None:
     status = read_status(tmp_path)
     assert (status.counts["done"], status.counts["missing"]) == (500, 500)
     assert len(render_status(status).splitlines()) < 60
+
+
+@pytest.mark.parametrize("width", [80, 60, 48])
+def test_the_text_fits_into_a_terminal(sweep: Path, width: int) -> None:
+    with (sweep / "memory=per+seed=4/.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        lines = render_status(read_status(sweep), width).splitlines()
+    assert max(map(len, lines)) <= width
+    (running,) = [line for line in lines if "200 / 1,000" in line]
+    assert "seed=4" in running
+    assert [line for line in lines if line.endswith(" 1") and "#" in line]
+
+
+class Screen(io.StringIO):
+    """A terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def texts(*found: str) -> Callable[[int], tuple[str, bool]]:
+    """What `watch` reads: the last text is of a sweep that has ended."""
+    left = list(found)
+    return lambda width: (left.pop(0), bool(left))
+
+
+def test_a_terminal_is_written_again_in_its_place_until_nothing_runs() -> None:
+    screen, waited = Screen(), []
+    watch(texts("a 1\nb", "a 2\nb\nc", "a 3"), screen, waited.append)
+    assert waited == [5.0, 5.0]
+    assert screen.getvalue() == (
+        "a 1\033[K\nb\033[K\n\033[J"
+        "\033[2Fa 2\033[K\nb\033[K\nc\033[K\n\033[J"
+        "\033[3Fa 3\033[K\n\033[J"
+    )
+
+
+def test_what_is_piped_is_written_once_and_plain() -> None:
+    pipe = io.StringIO()
+    waited: list[float] = []
+    watch(texts("a 1", "a 2"), pipe, waited.append)
+    assert (pipe.getvalue(), waited) == ("a 1\n", [])
+
+
+def test_ctrl_c_ends_the_watch() -> None:
+    def interrupt(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    screen = Screen()
+    watch(texts("a", "b"), screen, interrupt)
+    assert screen.getvalue().endswith("\n")
