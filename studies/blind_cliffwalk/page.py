@@ -53,13 +53,16 @@ def draw(found: pd.DataFrame, samplers: Sequence[str]) -> Figure:
     left, right = axes[0]
     slot = slots(MEMORIES.get(name, name) for name in samplers)
     for name in samplers:
-        updates, colour = found.loc[name], look(slot[MEMORIES.get(name, name)], 0).colour
+        updates, style = found.loc[name], look(slot[MEMORIES.get(name, name)], 0)
+        line = {"color": style.colour, "ls": style.dash, "marker": style.mark, "ms": 4}
         memory = transitions(updates.index.to_numpy())
-        left.plot(memory, updates["median"], ".-", color=colour, label=name)
-        left.fill_between(memory, updates["low"], updates["high"], color=colour, alpha=0.18, lw=0)
+        left.plot(memory, updates["median"], label=name, **line)
+        left.fill_between(
+            memory, updates["low"], updates["high"], color=style.colour, alpha=0.18, lw=0
+        )
         over = ratios(found, name)
         if name not in (BASE, "oracle") and len(over):
-            right.plot(over.index, over, ".-", color=colour, label=name)
+            right.plot(over.index, over, label=name, **line)
     left.set(xscale="log", yscale="log", xlabel="transitions in the memory", ylabel="updates")
     for axis in (left.xaxis, left.yaxis):
         axis.set_major_formatter(lambda value, _: f"{value:,.0f}")

@@ -24,7 +24,7 @@ from rlmem.units import several
 TIMED = {"insert_us": "to insert an env step", "sample_us": "to draw a minibatch"}
 OFTEN = 3  # times that a style is used until it is a class
 BROAD = 400  # points; a wider figure scrolls on a phone
-PIXELS = 1.25  # of a point where it scrolls
+PIXELS = 1.4  # of a point where it scrolls: legends of 8 points can be read
 NUMBER = re.compile(r"-?\d+\.\d{2,}")
 # matplotlib's ink and paper, which are the page's own in it: it has a dark form.
 INK = re.compile(r"(fill|stroke): #(?:000000|262626)")
