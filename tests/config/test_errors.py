@@ -72,7 +72,7 @@ MISTAKES = {
     "env.terminal_reward=1e300": "env.terminal_reward=1e+300: must be at least -1000000000 and",
     "trainer.rounds=1000000000000000000": "auto or a whole number from 1 to 1000000",
     "agent=stream_q agent.num_envs=2": "env.num_envs=2",
-    "plugins=inf": "plugins=inf: must be a list of modules, such as plugins=[my_package]",
+    "plugins=inf": "plugins=[inf]: cannot be imported",
     "callbacks=[nan]": "callbacks=[nan]: a group takes a name, or [] for none",
     "memory.budget=99999999999999999999": "memory.budget=99999999999999999999 is more than a mil",
     "log.every=99999999999999999999": "log.every=99999999999999999999: must be a whole number of 6",
