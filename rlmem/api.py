@@ -74,18 +74,19 @@ class Run:
         return self.load_agent("last")
 
     def load_agent(self, checkpoint: str = "last") -> Any:
-        """The agent with the weights of a checkpoint, `last` or `best`.
+        """The agent with the weights of a checkpoint, `last` or `best`; one that asks a memory has
+        it from `last`.
 
         Raises:
             UserError: there is no such checkpoint, or it is damaged.
         """
         from rlmem.runs import build
-        from rlmem.runs.score import load_networks
+        from rlmem.runs.score import load_player
 
         env = build.build_evaluation_env(self.settings, 1, render=False)
         agent = build.build_agent(self.settings, env.spec)
         env.close()
-        load_networks(self.path, checkpoint, agent)
+        load_player(self.path, checkpoint, self.settings, env.spec, agent)
         return agent.eval()
 
     def __repr__(self) -> str:

@@ -1,24 +1,22 @@
 """`mode=map`: what the memory that a run left shows of itself."""
 
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from rlmem.callbacks.checkpoint import load_memory, read_manifest
+from rlmem.callbacks.checkpoint import read_manifest
 from rlmem.callbacks.checkpoint_files import find_checkpoint
 from rlmem.collect.collector import Policy, derive_seed
 from rlmem.collect.rollout import evaluate_policy, shares
 from rlmem.config.run_directory import run_settings
 from rlmem.config.schema import EvaluateSettings, TrainSettings
 from rlmem.config.validate import check_output_dir
-from rlmem.envs import EnvSpec, EnvStepper
+from rlmem.envs import EnvStepper
 from rlmem.envs.spec import Step
 from rlmem.errors import UserError, need
 from rlmem.memories.base.pictures import Embed, Picture, PictureContext, Table
 from rlmem.runs import build
-from rlmem.runs.score import load_networks
+from rlmem.runs.score import load_networks, load_run_memory
 
 
 def show_memory(cfg: EvaluateSettings) -> None:
@@ -35,7 +33,7 @@ def show_memory(cfg: EvaluateSettings) -> None:
     try:
         agent = build.build_agent(run_cfg, env.spec)
         env_steps = load_networks(run_dir, cfg.checkpoint, agent)
-        memory = _load_memory(run_cfg, env.spec, agent, folder, cfg.run)
+        memory = load_run_memory(run_cfg, env.spec, agent, folder)
         out = Path(cfg.out) if cfg.out else run_dir / "map"
         check_output_dir(out, "out", "out=map")
         epsilon = run_cfg.evaluation.epsilon if cfg.epsilon is None else cfg.epsilon
@@ -96,16 +94,6 @@ def _find_memory(cfg: EvaluateSettings, run_dir: Path) -> tuple[TrainSettings, P
             "with checkpoint.keep_memory_when_finished=true (a run that was cut off has the files)"
         )
     return run_cfg, folder
-
-
-def _load_memory(cfg: TrainSettings, spec: EnvSpec, agent: Any, folder: Path, run: str) -> Any:
-    """The memory as the run had it: for as many environments as it trained on."""
-    spec = replace(spec, num_envs=cfg.env.num_envs)
-    memory = build.build_memory(cfg, spec, agent.columns())
-    if agent.asks:
-        agent.join(memory)
-    load_memory(folder, memory)
-    return memory
 
 
 def visited(

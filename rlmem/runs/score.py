@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +36,7 @@ def score(cfg: EvaluateSettings) -> dict[str, Any]:
     run_cfg = run_settings(run_dir, f"run={cfg.run}")
     env = build.build_evaluation_env(run_cfg, cfg.episodes, render=cfg.video)
     agent = build.build_agent(run_cfg, env.spec)
-    env_steps = load_networks(run_dir, cfg.checkpoint, agent)
-    memory = None
-    if agent.asks:
-        memory = load_answers(run_dir, cfg.checkpoint, run_cfg, env.spec, agent)
+    env_steps, memory = load_player(run_dir, cfg.checkpoint, run_cfg, env.spec, agent)
     epsilon = run_cfg.evaluation.epsilon if cfg.epsilon is None else cfg.epsilon
     seed = derive_seed(run_cfg.seed, 5) if cfg.seed is None else cfg.seed
     out = run_dir / "evaluation"
@@ -93,6 +91,22 @@ def score(cfg: EvaluateSettings) -> dict[str, Any]:
     return summary
 
 
+def load_player(
+    run_dir: Path, checkpoint: str, run: Any, spec: Any, agent: Learner
+) -> tuple[int, Any]:
+    """Load what an agent needs to play, `last` or `best`: its networks and, if it asks one, its
+    memory.
+
+    Returns:
+        Env steps of the checkpoint, and the memory or None.
+
+    Raises:
+        UserError: there is no such checkpoint, or it is damaged.
+    """
+    env_steps = load_networks(run_dir, checkpoint, agent)
+    return env_steps, load_answers(run_dir, checkpoint, run, spec, agent) if agent.asks else None
+
+
 def load_answers(run_dir: Path, checkpoint: str, run: Any, spec: Any, agent: Learner) -> Any:
     """Give an agent that asks its memory, with what that knew at the last checkpoint; the memory.
 
@@ -104,10 +118,21 @@ def load_answers(run_dir: Path, checkpoint: str, run: Any, spec: Any, agent: Lea
             f"run={run_dir}: best.ckpt holds agent={run.agent.name}'s network, but not the memory "
             "that it asks; use checkpoint=last"
         )
-    memory = build.build_memory(run, spec, agent.columns())
-    agent.join(memory)
     folder = find_checkpoint(run_dir)
     assert folder is not None, "the networks were loaded from it"
+    return load_run_memory(run, spec, agent, folder)
+
+
+def load_run_memory(run: Any, spec: Any, agent: Learner, folder: Path) -> Any:
+    """The memory as a checkpoint has it: for as many environments as the run trained on, however
+    many play here. An agent that asks is told it.
+
+    Raises:
+        UserError: it is damaged.
+    """
+    memory = build.build_memory(run, replace(spec, num_envs=run.env.num_envs), agent.columns())
+    if agent.asks:
+        agent.join(memory)
     load_memory(folder, memory)
     return memory
 

@@ -238,7 +238,12 @@ def test_a_budget_takes_no_more_address_space_than_it_can_use() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_budget_beyond_the_address_space_is_one_line(kind: str) -> None:
     with pytest.raises(UserError, match=r"memory\.budget: the system refuses"):
-        limited("9000TiB", kind)
+        limited("900TiB", kind)
+
+
+def test_a_budget_beyond_any_machine_is_one_line() -> None:
+    with pytest.raises(UserError, match=r"memory\.budget=9000TiB is more than a million GiB"):
+        limited("9000TiB", "frames")
 
 
 @pytest.mark.parametrize("kind", KINDS)
