@@ -256,7 +256,7 @@ def summary_table(summary: dict[str, Any], seconds: float | None = None) -> str:
         ("success rate", number("eval_success_rate", ".2f")),
         ("human-normalised score", number("human_normalized_score", ".3f")),
         ("memory", readable_bytes(summary["memory_bytes"])),
-        *((f"  {name}", readable_bytes(n)) for name, n in summary["memory_components"].items()),
+        *((f"  {x}", readable_bytes(n)) for x, n in summary["memory_components"].items() if n),
         ("memory entries", f"{summary['memory_entries']:,}"),
         ("memory budget", budget and readable_bytes(budget)),
         ("bytes a transition", number("bytes_per_transition")),

@@ -339,7 +339,7 @@ def _train_here(cfg: TrainSettings, run_dir: Path, resuming: bool) -> dict[str, 
     if job is None:
         _say(summary_table(summary, seconds))
     else:
-        _say(("" if job.alone else f"{job.name}: ") + summary_line(summary, seconds))
+        _say(("" if job.alone else f"job {job.number}: ") + summary_line(summary, seconds))
     if stopped := run.signals.received or run.stopped:
         run.signals.pass_on()
         _say(f"go on with: python train.py resume={run_dir}")
