@@ -69,7 +69,7 @@ class Run:
         memory = build.build_memory(share, env.spec, self.agent.columns())
         self.agent.join(memory)
         self.stream: Stream = build.build_stream(share, env, memory, self.agent)
-        name = f"{cfg.env.name}-{cfg.memory.name}-seed{cfg.seed}"
+        name = f"{cfg.env.name}-{cfg.memory.name}-seed{cfg.seed:03d}"  # in order, sorted by name
         self.loggers = build.build_loggers(cfg, run_dir, name) if first else []
         self.diagnostics = (
             ReplayDiagnostics(memory) if cfg.log.diagnostics and memory.draws else None
