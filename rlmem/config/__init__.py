@@ -130,7 +130,7 @@ class _Job:
 
     def _report(self, exc: Exception) -> int:
         config = HydraConfig.get()
-        job = f"job {config.job.num} ({' '.join(config.overrides.task)}) failed"
+        job = f"job {config.job.num + 1} ({' '.join(config.overrides.task)}) failed"
         if isinstance(exc, UserError):
             return _user_mistake(exc, f"{job}: {exc}", self.show)
         traceback.print_exception(exc)
