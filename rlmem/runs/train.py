@@ -310,7 +310,8 @@ def _train_here(cfg: TrainSettings, run_dir: Path, resuming: bool) -> dict[str, 
     # A run that ends by its episodes may be far shorter than its env steps allow.
     steps = None if cfg.trainer.max_episodes else cfg.trainer.max_env_steps
     fits, *warned = preflight(run.stream.memory, distributed.size, steps).splitlines()
-    for line in warned if job else [fits.replace("; ", "\n"), *warned]:
+    held, _, room = fits.partition("; ")
+    for line in [held, *([] if job else [room]), *warned]:
         _say(line)
     if slow := slow_precision(cfg.trainer.precision, run.trainer.strategy.root_device.type):
         _say(slow)

@@ -47,5 +47,5 @@ def test_each_job_of_a_sweep_says_which_it_is_in_ten_lines_at_most(
     assert jobs[0].startswith("job 1 of 4: seed=0 memory=uniform\n")
     assert re.match(r"job 4 of 4, about \d+ s left: seed=1 memory=none\n", jobs[3])
     assert all(len(job.splitlines()) <= 10 for job in jobs)
-    assert all("\nfinished in " in job for job in jobs)
+    assert all("\nmemory when full (" in job and "\nfinished in " in job for job in jobs)
     assert out.endswith(f"compare them: python evaluate.py mode=report sweep={tmp_path}\n")
