@@ -192,7 +192,9 @@ def compare_libraries(folder: Path, only: str, python: str) -> tuple[str, list[d
     return table("bytes", text, ["contender", *DIGITS], rows, used), results
 
 
-def compare_games(folders: list[Path], name: str) -> tuple[str, list[dict[str, Any]]]:
+def compare_games(
+    folders: list[Path], name: str, page: str = "bytes_games"
+) -> tuple[str, list[dict[str, Any]]]:
     """One memory on many recordings: the page and its results."""
     results, rows, used = [], [], {}
     for folder in folders:
@@ -219,7 +221,7 @@ def compare_games(folders: list[Path], name: str) -> tuple[str, list[dict[str, A
     header = ["game", "policy", "mean return", "transitions"]
     header += ["counted, bytes a transition", "resident", f"counted / {RAW:,}"]
     text = f"*{name}*; a transition's frame has {RAW:,} bytes."
-    return table("bytes_games", text, header, rows, used), results
+    return table(page, text, header, rows, used), results
 
 
 def main() -> None:
@@ -228,6 +230,7 @@ def main() -> None:
     parser.add_argument("--part", choices=PARTS, help="a part of what a contender measures")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--games", action="store_true", help="one memory on every --data")
+    parser.add_argument("--page", default="bytes_games", help="of --games: the results' name")
     parser.add_argument("--game", default="road_runner", help="random play where --data is not set")
     parser.add_argument("--data", type=Path, nargs="+", help="folders of record_frames.py")
     parser.add_argument("--only", default="", help="contenders whose name contains one of a,b")
@@ -246,7 +249,8 @@ def main() -> None:
         except ImportError as error:
             exit_not_installed(error)
     elif args.games:
-        write(args, "bytes_games", *compare_games(folders, args.contender or "rlmem compressed"))
+        name = args.contender or "rlmem compressed"
+        write(args, args.page, *compare_games(folders, name, args.page))
     elif args.contender:
         print(json.dumps({"name": args.contender, **measure(args.contender, folders[0])}))
     else:

@@ -11,23 +11,25 @@ from pathlib import Path
 import numpy as np
 from matplotlib import rc_context
 
+from rlmem.analysis.compare.looks import look, slots
 from rlmem.drawing import DPI, STYLE, figure
 
 RESULTS = Path(__file__).parents[1] / "studies/reacher_frontier/results.csv"
-# Row of the study -> its words, its colour (Okabe and Ito's, safe for colour-blind readers), marker
-# and where the words stand beside the mean: x as a factor, y.
+# Row of the study -> its words, its memory, marker, and where the words stand beside the mean: x as
+# a factor, y. A memory has the colour that it has on all pages.
 SHOWN = {
-    "uniform": ("replay of all\ntransitions", "#000000", "s", (0.87, 0.0)),
-    "a_T .05": ("map of states,\n13 % of the bytes", "#d55e00", "o", (1.15, 0.0)),
+    "uniform": ("replay of all\ntransitions", "uniform", "s", (1.05, -2.6)),
+    "a_T .05": ("map of states,\n13 % of the bytes", "gwr_plain", "o", (1.15, 0.0)),
     "FIFO of the bytes of a_T .05": (
         "the newest transitions\nin as few bytes",
-        "#0072b2",
+        "uniform",
         "^",
         (1.15, 0.0),
     ),
-    "a_T .2": ("finer map,\n35 % of the bytes", "#d55e00", "o", (1.12, 0.6)),
-    "FIFO of the bytes of a_T .2": ("the newest in\nas few bytes", "#0072b2", "^", (1.12, -1.0)),
+    "a_T .2": ("finer map,\n35 % of the bytes", "gwr_plain", "o", (1.05, 1.9)),
+    "FIFO of the bytes of a_T .2": ("the newest in\nas few bytes", "uniform", "^", (1.12, -1.0)),
 }
+COLOURS = {memory: look(slot, 0).colour for memory, slot in slots(["uniform", "gwr_plain"]).items()}
 
 
 def runs(row: str) -> Iterator[tuple[float, float]]:
@@ -46,19 +48,21 @@ def main() -> None:
     with rc_context(STYLE):
         drawn, axes = figure(7.2, 3.6)
         plot = axes[0, 0]
-        for row, (words, colour, marker, (factor, rise)) in SHOWN.items():
+        for row, (words, memory, marker, (factor, rise)) in SHOWN.items():
+            colour = COLOURS[memory]
             points = np.array(list(runs(row)))
             kib, returns = points.T
             plot.plot(kib, returns, marker, color=colour, alpha=0.45, markersize=5, mew=0)
             x, y = np.exp(np.log(kib).mean()), returns.mean()
             plot.plot(x, y, marker, color=colour, markersize=10)
-            side = "left" if factor > 1 else "right"
-            beyond = kib.max() * factor if factor > 1 else kib.min() * factor
+            side = "right" if words.startswith("replay") else "left"
+            beyond = kib.max() * factor
             plot.text(beyond, y + rise, words, color=colour, ha=side, va="center", fontsize=9)
         plot.set_xscale("log")
         plot.set_xticks([256, 512, 1024, 2048], ["256 KiB", "512 KiB", "1 MiB", "2 MiB"])
         plot.minorticks_off()
         plot.set_xlim(180, 2600)
+        plot.set_ylim(top=-19)
         plot.set_xlabel("memory held at most")
         plot.set_ylabel("return over the run\n(mean of the learning curve)")
         plot.set_title(

@@ -1,8 +1,11 @@
 """The README's examples, run as they stand; the commands of all pages, as bash and as settings."""
 
+import os
 import re
 import shlex
 import subprocess
+import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,6 +30,21 @@ def commands() -> Iterator[str]:
                 yield line
 
 
+def pasted() -> list[str]:
+    """The README's commands in their order, but for those of make and pip."""
+    return re.findall(r"^ {4}(python .*)$", PAGE.read_text(), re.M)
+
+
+# What makes a pasted command short: none of its words, but how long its runs are, and how many.
+ATARI = "trainer.max_env_steps=1100 evaluation.episodes=1 agent=dqn agent.learning_starts=1090"
+SHORT = {
+    "env=road_runner": ATARI,
+    "env=pong": ATARI,
+    "env=cartpole": "trainer.max_env_steps=300 evaluation.episodes=1 agent.learning_starts=100",
+}
+FEWER = {"seed=0,1,2": "seed=0", "range(5)": "range(2)", "episodes=10": "episodes=1"}
+
+
 def one_of(override: str) -> str:
     """An override of a sweep with its first value."""
     key, value = override.split("=", 1)
@@ -45,6 +63,54 @@ def test_an_example_runs(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
         pytest.importorskip("stable_baselines3")
     monkeypatch.chdir(tmp_path)
     exec(compile(code, PAGE.name, "exec"), {"__name__": "__main__"})
+
+
+@pytest.mark.slow
+def test_every_command_can_be_pasted_into_a_shell(tmp_path: Path) -> None:
+    """In an empty folder, one after the other, as they stand but for their length."""
+    for name in ("train", "evaluate"):
+        script = f"from rlmem.cli import {name}_main\n{name}_main()\n"
+        (tmp_path / f"{name}.py").write_text(script)
+    scripts = tmp_path / "bin"
+    scripts.mkdir()
+    (scripts / "python").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    (scripts / "python").chmod(0o755)
+    env = os.environ | {
+        "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+    }
+    commands = pasted()
+    assert len(commands) > 7
+    for command in commands:
+        line, _, comment = command.partition("#")
+        for many, few in FEWER.items():
+            line = line.replace(many, few)
+        short = next((more for mark, more in SHORT.items() if mark in line), "")
+        done = subprocess.run(
+            ["bash", "-c", f"{line} {short} # {comment}"],
+            cwd=tmp_path,
+            env=env,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, f"{command}\n{done.stdout[-1000:]}{done.stderr[-2000:]}"
+
+
+def test_the_extras_that_can_be_installed_are_those_of_the_package() -> None:
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    named = re.findall(r"\"\.\[(\w+)\]\"", PAGE.read_text())
+    assert len(named) > 4
+    assert set(named) <= set(declared["optional-dependencies"])
+
+
+def test_the_commands_of_make_are_there() -> None:
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M)
+    assert set(re.findall(r"make ([a-z]+)\b(?= |`|$)", PAGE.read_text(), re.M)) <= set(targets)
+
+
+def test_the_page_is_short() -> None:
+    assert len(PAGE.read_text().splitlines()) <= 200
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

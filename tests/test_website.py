@@ -218,6 +218,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     profile = tmp_path_factory.mktemp("chromium")
     for flag in f"{FLAGS} --user-data-dir={profile}".split():
         options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     opened = webdriver.Chrome(options, webdriver.ChromeService(driver))
     yield opened
     opened.quit()
@@ -239,6 +240,24 @@ def test_the_site_loads_nothing_from_the_network(site: Path) -> None:
 def test_a_link_to_the_configuration_leads_to_its_reference(site: Path) -> None:
     page = (site / "docs" / "howto" / "choose.html").read_text()
     assert "../reference/keys/memory.html" in page
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [1400, 400])
+def test_every_page_fits_its_window_and_says_nothing_on_the_console(
+    site: Path, browser: Any, width: int
+) -> None:
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    browser.get_log("browser")
+    for page in sorted(site.rglob("*.html")):
+        if page.name == "404.html":  # its links begin at a server's root
+            continue
+        browser.get(page.as_uri())
+        wide = browser.execute_script("return document.documentElement.scrollWidth")
+        assert wide <= width, f"{page.relative_to(site)} is {wide} pixels wide"
+        assert browser.get_log("browser") == [], page.relative_to(site)
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""The same rows in Weights & Biases, over env steps; offline when there is no key.
+"""The same rows in Weights & Biases, by section, over env steps; offline when there is no key.
 
 `step=` is never passed: W&B then drops rows that are not monotone. Offline runs cannot be appended
 to (`resume` is ignored without a word), so each segment of a resumed run is a W&B run of its own,
@@ -26,6 +26,7 @@ from rlmem.integrations.wandb_dashboard import (
     THRESHOLD_TABLE,
     VIDEO,
     has_key,
+    sent_name,
 )
 from rlmem.registry import part
 from rlmem.run_files import parse_json, read_small, write_small
@@ -179,8 +180,8 @@ class WandbLogger:
         """Send one row without its empty cells, with the video if it is an evaluation's."""
         if self._run is None:
             self._run = self._start()
-        sent = {name: value for name, value in row.items() if value is not None}
-        if "eval_return_mean" in sent:
+        sent = {sent_name(name): value for name, value in row.items() if value is not None}
+        if row.get("eval_return_mean") is not None:
             video = self._run_dir / "videos" / f"eval_{row['env_steps']:09d}.mp4"
             if video.exists():
                 sent[VIDEO] = self._wandb.Video(str(video), format="mp4")

@@ -130,7 +130,7 @@ class _Job:
 
     def _report(self, exc: Exception) -> int:
         config = HydraConfig.get()
-        job = f"job {config.job.num} ({' '.join(config.overrides.task)}) failed"
+        job = f"job {config.job.num + 1} ({' '.join(config.overrides.task)}) failed"
         if isinstance(exc, UserError):
             return _user_mistake(exc, f"{job}: {exc}", self.show)
         traceback.print_exception(exc)
@@ -197,12 +197,17 @@ def run_hydra(
 
 
 def _end_of_sweep(code: int) -> int:
-    """List what failed of a sweep; the exit code, of the first that failed where there is none."""
+    """List what failed of a sweep, or say how to go on with what is done; the exit code, of the
+    first that failed where there is none."""
     current = sweep.SweepRecord.current
     failed = current.failed() if current else []
     if current and failed:
         listed = printable(sweep.failure_list(failed, current.folder))
         print(f"rlmem: {listed}", file=sys.stderr, flush=True)
+    elif current and code == 0:
+        print(
+            f"compare them: python evaluate.py mode=report sweep={printable(str(current.folder))}"
+        )
     return code or next((exit_code for _, _, exit_code in failed), 0)
 
 

@@ -2,6 +2,7 @@
 
 `python evaluate.py mode=dashboard` makes it where a key is, and writes it as a file elsewhere.
 Every name on it is a column of metrics.csv, a field of summary.json or a key of the configuration.
+A report, as a draft, has the same figures.
 """
 
 import json
@@ -20,7 +21,8 @@ MAP = "map"
 
 RETURNS = ("eval_return_mean", "train_return_mean")
 MEMORY = ("memory_bytes", "memory_entries", "bytes_per_transition")
-COMPONENTS = "^memory/"  # columns of metrics.csv: each memory has its own
+COMPONENTS = "^memory/component/"  # each memory has its own
+COUNTERS = ("frames", "grad_steps", "episodes", "seconds")
 SPEED = ("env_steps_per_second", "act_us", "env_us", "insert_us", "sample_us")
 LEARNING = (
     "loss",
@@ -40,6 +42,26 @@ LEARNING = (
 THRESHOLDS = ("threshold.activation", "threshold.habituation")
 SCORE, BYTES = "eval_return_mean", "memory_bytes_peak"
 COLOURS = ((0, "#440154"), (50, "#21918c"), (100, "#fde725"))  # viridis, by per cent
+
+AXIS = "env_steps"  # of all figures; in no section
+
+
+def sent_name(column: str) -> str:
+    """A column as W&B is sent it: with its section (return, memory, learning, speed) in front.
+
+    >>> sent_name("loss"), sent_name("memory_bytes"), sent_name("memory/frames")
+    ('learning/loss', 'memory/memory_bytes', 'memory/component/frames')
+    """
+    if column == AXIS:
+        return column
+    if column.startswith("memory/"):
+        return column.replace("memory/", "memory/component/", 1)
+    if column in MEMORY:
+        return f"memory/{column}"
+    if column in (*SPEED, *COUNTERS):
+        return f"speed/{column}"
+    return f"return/{column}" if column.startswith(("train_", "eval_")) else f"learning/{column}"
+
 
 HEATMAP_NAME = "rlmem-thresholds"
 HEATMAP = {
@@ -71,6 +93,32 @@ def has_key(wandb: Any) -> bool:
     return bool(wandb.login(prompt=False, verify=False))
 
 
+def panels(wr: Any, entity: str) -> dict[str, list[Any]]:
+    """The figures by section, of the workspace and of the report."""
+    return {
+        "Return": [_lines(wr, name) for name in RETURNS],
+        "Return against bytes": [_scatter(wr, SCORE), _scatter(wr, "human_normalized_score")],
+        "Memory": [_lines(wr, name) for name in MEMORY] + _components(wr),
+        "Thresholds": _thresholds(wr, entity),
+        "Speed": [_lines(wr, name) for name in SPEED],
+        "Learning": [_lines(wr, name) for name in LEARNING],
+        "Videos": [wr.MediaBrowser(title="First episode of each evaluation", media_keys=[VIDEO])],
+        "Map": [wr.MediaBrowser(title="The memory, with log.map_every", media_keys=[MAP])],
+    }
+
+
+def report(entity: str, project: str) -> Any:
+    """The same figures as a `wandb_workspaces.reports.v2.Report`; W&B is asked when it is saved."""
+    _, wr = _library()
+    runs = wr.Runset(entity=entity, project=project, groupby=["Group"])
+    blocks: list[Any] = [wr.P("Mean and deviation over the seeds of each group.")]
+    for name, drawn in panels(wr, entity).items():
+        blocks += [wr.H2(name), wr.PanelGrid(runsets=[runs], panels=drawn)]
+    return wr.Report(
+        entity=entity, project=project, title=f"{NAME}: return and bytes", blocks=blocks
+    )
+
+
 def dashboard(entity: str, project: str) -> Any:
     """The `wandb_workspaces.workspaces.Workspace`; needs neither key nor network.
 
@@ -82,16 +130,7 @@ def dashboard(entity: str, project: str) -> Any:
         UserError: wandb-workspaces is not installed.
     """
     ws, wr = _library()
-    sections = {
-        "Return": [_lines(wr, name) for name in RETURNS],
-        "Return against bytes": [_scatter(wr, SCORE), _scatter(wr, "human_normalized_score")],
-        "Memory": [_lines(wr, name) for name in MEMORY] + _components(wr),
-        "Thresholds": _thresholds(wr, entity),
-        "Speed": [_lines(wr, name) for name in SPEED],
-        "Learning": [_lines(wr, name) for name in LEARNING],
-        "Videos": [wr.MediaBrowser(title="First episode of each evaluation", media_keys=[VIDEO])],
-        "Map": [wr.MediaBrowser(title="The memory, with log.map_every", media_keys=[MAP])],
-    }
+    sections = panels(wr, entity)
     return ws.Workspace(
         entity=entity,
         project=project,
@@ -175,7 +214,8 @@ def _create(wandb: Any, entity: str | None, project: str) -> str:
             )
         except Exception as error:  # it is there already, or the server knows no custom charts
             print(f"W&B made no new heatmap chart ({_first_line(error)})", flush=True)
-        return dashboard(owner, project).save().url
+        view = dashboard(owner, project).save().url
+        return f"{view}\nreport, a draft: {report(owner, project).save(draft=True).url}"
     except Exception as error:  # wandb and its transport raise several kinds
         raise UserError(
             f"project={project}: W&B did not make the dashboard ({_first_line(error)}); "
@@ -197,8 +237,8 @@ def _lines(wr: Any, metric: str, **more: Any) -> Any:
     """Mean and deviation over each W&B group: over the seeds."""
     return wr.LinePlot(
         title=metric,
-        x="env_steps",
-        **(more or {"y": [metric]}),
+        x=AXIS,
+        **(more or {"y": [sent_name(metric)]}),
         groupby="Group",
         groupby_aggfunc="mean",
         groupby_rangefunc="stddev",

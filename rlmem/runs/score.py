@@ -21,6 +21,7 @@ from rlmem.envs import human_normalized_score
 from rlmem.errors import UserError, printable
 from rlmem.run_files import new_text, verify_file, write_small
 from rlmem.runs import build
+from rlmem.units import several
 
 
 def score(cfg: EvaluateSettings) -> dict[str, Any]:
@@ -79,7 +80,8 @@ def score(cfg: EvaluateSettings) -> dict[str, Any]:
     }
     write_small(out / "summary.json", json.dumps(summary, indent=2) + "\n")
     print(printable(f"{env.spec.env_id}, checkpoint {cfg.checkpoint} at {env_steps:,} env steps"))
-    print(f"return {result.mean:.2f} +- {result.std:.2f} (std over {cfg.episodes} episodes)")
+    spread = f" +- {result.std:.2f}" if cfg.episodes > 1 else ""
+    print(f"return {result.mean:.2f}{spread} ({several(cfg.episodes, 'episode')})")
     if result.success_rate is not None:
         print(f"success rate {result.success_rate:.2f}")
     if normalized is not None:

@@ -10,8 +10,6 @@ from typing import Any
 
 import lightning
 import torch
-from hydra.core.hydra_config import HydraConfig
-from hydra.types import RunMode
 
 from rlmem import distributed
 from rlmem.agents.compiled import compile_update
@@ -21,13 +19,14 @@ from rlmem.callbacks.checkpoint_files import find_checkpoint, start_run_id
 from rlmem.callbacks.diagnostics import ReplayDiagnostics
 from rlmem.callbacks.evaluation import Evaluation
 from rlmem.callbacks.pictures import memory_pictures
-from rlmem.callbacks.progress import Progress, summary_table
+from rlmem.callbacks.progress import Progress, summary_line, summary_table
 from rlmem.callbacks.records import Recorder
 from rlmem.callbacks.signals import StopOnSignal
 from rlmem.collect.module import EnvStepDataModule
 from rlmem.collect.stream import Stream
 from rlmem.compiling import watched
 from rlmem.config.schema import TrainSettings
+from rlmem.config.sweep_place import place_of_this_job
 from rlmem.envs import human_normalized_score
 from rlmem.errors import UserError, shortage
 from rlmem.runs import build, processes
@@ -40,7 +39,10 @@ from rlmem.runs.summary import (
     versions,
     write_summary,
 )
+from rlmem.runs.sweep_job import job_line
 from rlmem.runs.threads import choose_threads
+
+LINES_OF_JOB = 4  # of progress, of a sweep's job away from a terminal
 
 
 class Run:
@@ -67,7 +69,7 @@ class Run:
         memory = build.build_memory(share, env.spec, self.agent.columns())
         self.agent.join(memory)
         self.stream: Stream = build.build_stream(share, env, memory, self.agent)
-        name = f"{cfg.env.name}-{cfg.memory.name}-seed{cfg.seed}"
+        name = f"{cfg.env.name}-{cfg.memory.name}-seed{cfg.seed:03d}"  # in order, sorted by name
         self.loggers = build.build_loggers(cfg, run_dir, name) if first else []
         self.diagnostics = (
             ReplayDiagnostics(memory) if cfg.log.diagnostics and memory.draws else None
@@ -86,7 +88,7 @@ class Run:
         self.data = EnvStepDataModule(
             self.stream, None if cfg.trainer.rounds == "auto" else cfg.trainer.rounds
         )
-        self.progress = Progress(self.stream, self.recorder, cfg.log.progress and first)
+        self.progress = _progress(self.stream, self.recorder, cfg.log.progress and first)
         self.signals = StopOnSignal(self.stream)
         self.trainer = lightning.Trainer(
             accelerator="cpu" if self.agent.on_cpu else cfg.trainer.accelerator,
@@ -205,6 +207,18 @@ class Run:
         self.signals.restore()
 
 
+def _progress(stream: Stream, recorder: Recorder, enabled: bool) -> Progress:
+    """The progress of a run; a sweep's job is short in what it says, and names itself where others
+    run at the same time."""
+    place = place_of_this_job()
+    if place is None:
+        return Progress(stream, recorder, enabled)
+    name = "" if place.alone else f"job {place.number}: "
+    return Progress(
+        stream, recorder, enabled, lines=LINES_OF_JOB, several_at_once=not place.alone, name=name
+    )
+
+
 def _quiet() -> None:
     """Silence what Lightning says about training loops that are not ours."""
     import logging
@@ -244,9 +258,12 @@ def train_run(cfg: TrainSettings) -> tuple[Path, dict[str, Any]]:
         place = _place(cfg) if distributed.rank == 0 else None
         folder, resuming, done = distributed.from_first(place)
         run_dir = Path(folder)
+        job = place_of_this_job()
         if done:
-            _say(f"finished already: {run_dir}")
+            _say((f"{job.name}: " if job else "") + f"finished already: {run_dir}")
             return run_dir, done
+        if job and distributed.rank == 0:
+            _say(job_line(job))
         try:
             with processes.made(_train_here, cfg, run_dir, resuming):
                 return run_dir, _train_here(cfg, run_dir, resuming)
@@ -260,7 +277,7 @@ def train_run(cfg: TrainSettings) -> tuple[Path, dict[str, Any]]:
 
 def _place(cfg: TrainSettings) -> tuple[str, bool, dict[str, Any] | None]:
     """Where a run writes, whether it goes on with what is there, and its summary if it is done."""
-    multirun = HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN
+    multirun = place_of_this_job() is not None
     run_dir, resuming = resolve_run_dir(cfg, Path(cfg.paths.output_dir), multirun)
     done = finished_summary(run_dir)
     return str(run_dir), resuming, done if done and _long_enough(cfg, done) else None
@@ -287,10 +304,15 @@ def _train_here(cfg: TrainSettings, run_dir: Path, resuming: bool) -> dict[str, 
     keep_freed_memory()
     # Adam's moments fade into denormal numbers, which cost a small network a tenth of its speed.
     torch.set_flush_denormal(True)
-    _say(f"run directory: {run_dir}")
+    job = place_of_this_job()
+    if job is None:
+        _say(f"run directory: {run_dir}")
     # A run that ends by its episodes may be far shorter than its env steps allow.
     steps = None if cfg.trainer.max_episodes else cfg.trainer.max_env_steps
-    _say(preflight(run.stream.memory, distributed.size, steps))
+    fits, *warned = preflight(run.stream.memory, distributed.size, steps).splitlines()
+    held, _, room = fits.partition("; ")
+    for line in [held, *([] if job else [room]), *warned]:
+        _say(line)
     if slow := slow_precision(cfg.trainer.precision, run.trainer.strategy.root_device.type):
         _say(slow)
     run.restore()
@@ -314,8 +336,11 @@ def _train_here(cfg: TrainSettings, run_dir: Path, resuming: bool) -> dict[str, 
         run.close(summary)
         lock.close()
         torch.set_flush_denormal(False)
-    _say(summary_table(summary))
-    _say(f"total {time.perf_counter() - started:.1f} s")
+    seconds = time.perf_counter() - started
+    if job is None:
+        _say(summary_table(summary, seconds))
+    else:
+        _say(("" if job.alone else f"job {job.number}: ") + summary_line(summary, seconds))
     if stopped := run.signals.received or run.stopped:
         run.signals.pass_on()
         _say(f"go on with: python train.py resume={run_dir}")

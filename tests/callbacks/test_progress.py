@@ -1,5 +1,6 @@
 """What a user sees while a run goes on and at its end."""
 
+import io
 import re
 from pathlib import Path
 from types import SimpleNamespace
@@ -7,8 +8,9 @@ from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
+from rich.console import Console
 
-from rlmem.callbacks.progress import Progress, readable_bytes, summary_table
+from rlmem.callbacks.progress import Progress, readable_bytes, summary_line, summary_table
 from rlmem.compiling import compiling, tell, watched
 from tests.collect.helpers import ScriptedEnv, make_stream
 from tests.collect.test_collector import ring
@@ -86,6 +88,52 @@ def test_a_run_that_episodes_end_counts_them(capsys: pytest.CaptureFixture[str])
     assert last.lstrip().startswith("6 / 20 episodes | ")
 
 
+@pytest.mark.parametrize(("width", "bar"), [(120, True), (80, True), (50, False), (30, True)])
+def test_on_a_terminal_every_number_is_seen_whatever_its_width(width: int, bar: bool) -> None:
+    stream = make_stream(ScriptedEnv(4, 6), ring())
+    recorder: Any = SimpleNamespace(last_evaluation=SimpleNamespace(mean=-1234.5))
+    progress = Progress(stream, recorder, True)
+    for _ in range(17):
+        progress.on_train_batch_end(None, None, None, next(stream), 0)
+    terminal = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
+    terminal.print(progress)
+    shown = terminal.file.getvalue()  # type: ignore[attr-defined]
+    assert all(len(line.rstrip()) <= width for line in shown.splitlines())
+    assert ("\u2501" in shown) == bar
+    words = (
+        r"34 / 100 env steps",
+        r"steps/s",
+        r"\d:\d\d:\d\d left",
+        r"return 1\d",
+        r"34 entries",
+    )
+    assert [w for w in (*words, r"eval -1234\.5") if not re.search(w, shown)] == []
+    assert "\u2026" not in shown  # nothing was cut off
+
+
+def test_a_sweeps_job_writes_few_lines_however_long_it_takes(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    progress = Progress(
+        make_stream(ScriptedEnv(4, 6), ring()),
+        SimpleNamespace(last_evaluation=None),  # type: ignore[arg-type]
+        True,
+        line_seconds=0.0,
+        lines=4,
+        name="job 3: ",
+    )
+    for _ in range(50):
+        progress.on_train_batch_end(None, None, None, next(progress.stream), 0)
+    lines = capsys.readouterr().out.splitlines()
+    assert [int(re.findall(r"(\d+) / 100 env steps", line)[0]) for line in lines] == [
+        26,
+        50,
+        76,
+        100,
+    ]
+    assert all(line.startswith("job 3: ") for line in lines)
+
+
 def test_a_disabled_bar_shows_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert shown(capsys, enabled=False) == ""
 
@@ -100,6 +148,25 @@ def test_the_table_shows_the_summarys_main_figures(finished_run: Path) -> None:
     assert lines["env steps"].startswith("300 (")
     assert "human-normalised score" not in lines  # CartPole has none
     assert lines["memory entries"] == "300"
+
+
+@pytest.mark.parametrize(
+    ("episodes", "row", "said"),
+    [
+        (1, "return, 1 evaluation episode", "9.0"),
+        (5, "return, 5 evaluation episodes", "9.0 +- 2.0"),
+    ],
+)
+def test_of_one_episode_there_is_no_spread(
+    finished_run: Path, episodes: int, row: str, said: str
+) -> None:
+    summary = summary_of(finished_run) | {"eval_return_mean": 9.0, "eval_return_std": 2.0}
+    summary["eval_episodes"] = episodes
+    lines = dict(re.split(r"\s{2,}", x.strip()) for x in summary_table(summary).splitlines())
+    assert lines[row] == said
+    count = row.removeprefix("return, ").replace("evaluation ", "")
+    line = summary_line(summary, 75.0)
+    assert line.startswith(f"finished in 1 min 15 s: return {said} ({count}), memory ")
 
 
 def test_a_run_that_failed_at_once_shows_what_it_has(finished_run: Path) -> None:

@@ -149,7 +149,24 @@ def test_keys_that_the_run_did_not_read_are_left_out(tmp_path: Path) -> None:
 def test_empty_cells_are_not_sent(tmp_path: Path) -> None:
     logger, run, _ = make_logger(tmp_path)
     logger.log({"env_steps": 1, "loss": None, "epsilon": 0.0})
-    assert run.rows == [{"env_steps": 1, "epsilon": 0.0}]
+    assert run.rows == [{"env_steps": 1, "learning/epsilon": 0.0}]
+
+
+def test_names_have_their_section_in_front(tmp_path: Path) -> None:
+    logger, run, _ = make_logger(tmp_path)
+    row = {"env_steps": 1, "train_return_mean": 2.0, "loss": 3.0, "sample_us": 4.0}
+    logger.log({**row, "grad_steps": 5, "memory_bytes": 6, "memory/frames": 7})
+    assert run.rows == [
+        {
+            "env_steps": 1,
+            "return/train_return_mean": 2.0,
+            "learning/loss": 3.0,
+            "speed/sample_us": 4.0,
+            "speed/grad_steps": 5,
+            "memory/memory_bytes": 6,
+            "memory/component/frames": 7,
+        }
+    ]
 
 
 @pytest.mark.parametrize(("status", "code"), [("finished", 0), ("failed", 1), ("interrupted", 1)])

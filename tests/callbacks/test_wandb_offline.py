@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from rlmem.collect.collector import Collector
-from rlmem.integrations.wandb_dashboard import MEMORY_TABLE, THRESHOLD_TABLE, VIDEO
+from rlmem.integrations.wandb_dashboard import MEMORY_TABLE, THRESHOLD_TABLE, VIDEO, sent_name
 from tests.runs.helpers import TINY_GWR, rows_of, run, summary_of
 
 wandb = pytest.importorskip("wandb")
@@ -115,14 +115,17 @@ def test_segments_of_a_resumed_run_are_runs_of_one_group(resumed: Path) -> None:
 def test_no_row_of_a_resumed_run_is_lost(resumed: Path) -> None:
     first, second = (history(found) for found in records(resumed))
     assert all("env_steps" in row for row in first + second)
-    steps = [[row["env_steps"] for row in rows if "grad_steps" in row] for rows in (first, second)]
+    steps = [
+        [row["env_steps"] for row in rows if "speed/grad_steps" in row] for rows in (first, second)
+    ]
     assert steps == [[50, 100, 150, 200, 250], [250, 300]]
     kept = [row for row in first if row["env_steps"] <= 200] + second
-    sent = {row["env_steps"]: row for row in kept if "grad_steps" in row}
+    sent = {row["env_steps"]: row for row in kept if "speed/grad_steps" in row}
     for row in rows_of(resumed / "metrics.csv"):
         cells = {name: float(cell) for name, cell in row.items() if cell}
-        assert {name: sent[int(row["env_steps"])][name] for name in cells} == cells
-    scores = [row["env_steps"] for row in kept if "eval_return_mean" in row]
+        told = sent[int(row["env_steps"])]
+        assert {name: told[sent_name(name)] for name in cells} == cells
+    scores = [row["env_steps"] for row in kept if "return/eval_return_mean" in row]
     assert scores == sorted({int(row["env_steps"]) for row in rows_of(resumed / "evaluations.csv")})
 
 
@@ -130,7 +133,7 @@ def test_no_row_of_a_resumed_run_is_lost(resumed: Path) -> None:
 def test_evaluations_bring_their_video(resumed: Path) -> None:
     rows = [row for found in records(resumed) for row in history(found)]
     videos = [row for row in rows if f"{VIDEO}/path" in row]
-    assert len(videos) == sum("eval_return_mean" in row for row in rows) == 3
+    assert len(videos) == sum("return/eval_return_mean" in row for row in rows) == 3
     (folder,) = (resumed / "wandb").glob(f"offline-run-*/files/{Path(videos[-1][VIDEO + '/path'])}")
     assert folder.read_bytes() == (resumed / "videos" / "eval_000000300.mp4").read_bytes()
 

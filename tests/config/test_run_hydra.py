@@ -93,8 +93,8 @@ def test_a_failing_job_is_named_and_the_sweep_goes_on(capfd: pytest.CaptureFixtu
     argv = ["-m", "seed=1,7,8,2", "memory/sampler=rank", "hydra.sweep.dir=sweep"]
     assert run_hydra(task, "train", argv) == 2
     err = capfd.readouterr().err
-    assert "rlmem: job 1 (seed=7 memory/sampler=rank) failed: resume=x: no" in err
-    assert "rlmem: job 2 (seed=8 memory/sampler=rank) failed: RuntimeError: a" in err
+    assert "rlmem: job 2 (seed=7 memory/sampler=rank) failed: resume=x: no" in err
+    assert "rlmem: job 3 (seed=8 memory/sampler=rank) failed: RuntimeError: a" in err
     assert folders() == [f"sweep/memory.sampler=rank+seed={seed}" for seed in (1, 2, 7, 8)]
 
 

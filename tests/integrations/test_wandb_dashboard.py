@@ -13,12 +13,13 @@ import pytest
 from rlmem.callbacks.wandb_logger import plain_config
 from rlmem.errors import UserError
 from rlmem.integrations import wandb_dashboard
-from rlmem.integrations.wandb_dashboard import THRESHOLD_TABLE, write_dashboard
+from rlmem.integrations.wandb_dashboard import THRESHOLD_TABLE, sent_name, write_dashboard
 from tests.runs.helpers import TINY_GWR, run, summary_of
 from tests.settings import settings
 
 wandb = pytest.importorskip("wandb")
 workspaces = pytest.importorskip("wandb_workspaces.workspaces")
+reports = pytest.importorskip("wandb_workspaces.reports.v2")
 
 
 @pytest.fixture(autouse=True)
@@ -64,7 +65,8 @@ def test_every_line_is_a_column_of_a_run(
 ) -> None:
     lines = lines_of(panels)
     metrics = {metric for config in lines for metric in config["metrics"]}
-    assert metrics - columns == {"eval_return_mean"}  # in a row of its own
+    sent = {sent_name(column) for column in columns}
+    assert metrics - sent == {"return/eval_return_mean"}  # in a row of its own
     assert {config["xAxis"] for config in lines} == {"env_steps"}
 
 
@@ -75,7 +77,8 @@ def test_every_component_of_any_memory_has_its_line(
     asked = [config["metricRegex"] for config in lines_of(panels) if "metricRegex" in config]
     assert len(asked) == 2
     for pattern in asked:
-        assert {c for c in columns if re.search(pattern, c)} == {c for c in columns if "/" in c}
+        found = {c for c in columns if re.search(pattern, sent_name(c))}
+        assert found == {c for c in columns if "/" in c}
 
 
 @pytest.mark.slow
@@ -136,6 +139,17 @@ def test_without_a_key_the_definition_is_a_file(tmp_path: Path) -> None:
     assert (written["entity"], written["project"]) == ("me", "mine")
 
 
+def test_the_report_has_the_figures_of_the_dashboard(
+    panels: dict[str, list[dict[str, Any]]],
+) -> None:
+    page = wandb_dashboard.report("me", "rlmem")
+    titles = [block.text for block in page.blocks if isinstance(block, reports.H2)]
+    grids = [block for block in page.blocks if isinstance(block, reports.PanelGrid)]
+    assert titles == list(panels)
+    assert [len(grid.panels) for grid in grids] == [len(drawn) for drawn in panels.values()]
+    assert all(grid.runsets[0].groupby == ["Group"] for grid in grids)
+
+
 class FakeApi:
     """W&B's public API, where the heatmap's chart may be there already."""
 
@@ -161,13 +175,17 @@ def server(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     monkeypatch.setattr(wandb_dashboard, "has_key", lambda _: True)
     monkeypatch.setattr(wandb, "Api", FakeApi)
     monkeypatch.setattr(workspaces.Workspace, "save", save)
+    monkeypatch.setattr(
+        reports.Report, "save", lambda _, draft: SimpleNamespace(url="https://example.org/report")
+    )
     return saved
 
 
 def test_with_a_key_it_is_made_at_wandb(server: list[Any], tmp_path: Path) -> None:
     out = tmp_path / "dashboard.json"
-    assert write_dashboard(None, "mine", out) == "https://example.org/view"
-    assert write_dashboard(None, "mine", out) == "https://example.org/view"  # the chart is there
+    said = "https://example.org/view\nreport, a draft: https://example.org/report"
+    assert write_dashboard(None, "mine", out) == said
+    assert write_dashboard(None, "mine", out) == said  # the chart is there
     assert [(w.entity, w.project) for w in server] == [("somebody", "mine")] * 2
     assert [chart["entity"] for chart in FakeApi.charts] == ["somebody"]
     assert not out.exists()

@@ -92,9 +92,7 @@ def _note(found: Collection) -> None:
         found.notes.append(f"runs of {len(commits)} commits of rlmem")
     if lost := sum(_ended(run) and not len(run.curves["env_steps"]) for run in ours):
         lacking = several(lost, "run")
-        found.notes.append(
-            f"no curves and times of {lacking}: their metrics.csv is not there any more"
-        )
+        found.notes.append(f"no curves and times of {lacking}: their metrics.csv has no row")
     for env_id in sorted({run.env_id for run in found.runs}):
         steps = {int(r.number("env_steps")) for r in ours if _ended(r) and r.env_id == env_id}
         if len(steps) > 1:

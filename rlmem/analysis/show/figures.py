@@ -22,6 +22,7 @@ from rlmem.analysis.show.panels import (
     PANEL,
     Named,
     bytes_axis,
+    bytes_upward,
     identity,
     name_beside,
     panel,
@@ -30,7 +31,6 @@ from rlmem.analysis.show.panels import (
 )
 from rlmem.drawing import STYLE, figure
 
-MIB = 2**20
 MOST_COMPARED, MOST_WITH_BOUNDS = 24, 12
 
 
@@ -63,8 +63,8 @@ def curves(
     Around it the 95 % interval, or of few seeds each seed. None where no run has both.
     """
     chosen = in_colour(settings, marked)
-    drawn, at = panel(len(chosen))
-    unit = MIB if column == "memory_bytes" else 1
+    drawn, at = panel(chosen)
+    of_bytes = column == "memory_bytes"
     named: list[Named] = []
     for setting in settings:
         x, value, low, high = setting.curve(column, over)
@@ -73,27 +73,28 @@ def curves(
         style, colored = setting.look, setting in chosen
         gid = identity(setting, "line", at)
         if not colored:
-            at.plot(x, value / unit, color=GREY, linewidth=0.7, alpha=0.6, gid=gid, zorder=1)
+            at.plot(x, value, color=GREY, linewidth=0.7, alpha=0.6, gid=gid, zorder=1)
             continue
         every = max(1, len(x) // 5)
-        at.plot(x, value / unit, color=style.colour, linestyle=style.dash, marker=style.mark,
+        at.plot(x, value, color=style.colour, linestyle=style.dash, marker=style.mark,
                 markevery=(every // 2, every), markersize=5, linewidth=1.8, gid=gid)  # fmt: skip
-        named.append(Named(setting, value[-1] / unit))
+        named.append(Named(setting, value[-1]))
         if setting.few:
             for k, seed in enumerate(setting.seed_curves(column, over)[1]):
-                at.plot(x, seed / unit, color=style.colour, linewidth=0.7, alpha=0.6,
+                at.plot(x, seed, color=style.colour, linewidth=0.7, alpha=0.6,
                         gid=identity(setting, f"seed{k}", at))  # fmt: skip
-        elif unit == 1 and np.isfinite(low).any():
-            band = at.fill_between(x, low / unit, high / unit, color=style.colour, alpha=0.15,
+        elif not of_bytes and np.isfinite(low).any():
+            band = at.fill_between(x, low, high, color=style.colour, alpha=0.15,
                                    linewidth=0)  # fmt: skip
             band.set_gid(identity(setting, "band", at))
     if not at.lines:
         return None
     plain_thousands(at, "x")
-    plain_thousands(at, "y")
-    at.set(xlabel=over.replace("_", " "), ylabel="return" if unit == 1 else "memory [MiB]")
-    if unit != 1:
-        at.set_ylim(0, None)
+    at.set(xlabel=over.replace("_", " "), ylabel="memory" if of_bytes else "return")
+    if of_bytes:
+        bytes_upward(at)
+    else:
+        plain_thousands(at, "y")
     name_beside(at, named)
     return drawn
 
@@ -108,7 +109,7 @@ def return_against_bytes(
     if not points:
         return None
     chosen = in_colour(settings, marked)
-    drawn, at = panel(len(chosen))
+    drawn, at = panel(chosen)
     cost = np.array([setting.mean("memory_bytes_peak") for setting, _ in points])
     gain = np.array([estimate.value for _, estimate in points])
     best = pareto_frontier(cost, gain)

@@ -21,7 +21,7 @@ WIDTH, LEFT, RIGHT = 5.0, 0.8, 1.9  # inches: of a panel, left of its axes, and 
 TOP, BOTTOM, LINE = 0.16, 0.58, 0.172  # inches; LINE: of text
 MOST = 8  # settings in colour; the others are grey
 GREY = "#999999"
-LONGEST = 60  # characters of a label
+LONGEST, ACROSS = 60, 16  # characters of a label, and of its lines
 
 
 class Named(NamedTuple):
@@ -42,9 +42,15 @@ def identity(setting: Setting, what: str, axes: Axes) -> str:
     return f"c{setting.number}-{what}-{list(axes.figure.axes).index(axes)}"
 
 
-def panel(labels: int = MOST) -> tuple[Figure, Axes]:
-    """A figure of one panel with room at its right for labels of some lines."""
-    height = max(3.5, TOP + BOTTOM + 2.1 * LINE * labels)
+def lines_of(setting: Setting) -> list[str]:
+    """A setting's label as it stands beside a panel."""
+    return textwrap.wrap(short(setting.label), ACROSS)
+
+
+def panel(settings: Sequence[Setting] = ()) -> tuple[Figure, Axes]:
+    """A figure of one panel, high enough for the labels of settings at its right."""
+    lines = sum(len(lines_of(setting)) for setting in settings)
+    height = max(3.5, TOP + BOTTOM + LINE * max(lines, 2.1 * len(settings)))
     drawn = Figure(figsize=(WIDTH, height))
     across, up = (WIDTH - LEFT - RIGHT) / WIDTH, (height - TOP - BOTTOM) / height
     return drawn, drawn.add_axes((LEFT / WIDTH, BOTTOM / height, across, up))
@@ -78,14 +84,22 @@ def bytes_axis(at: Axes, values: np.ndarray) -> None:
     at.xaxis.set_major_formatter(lambda size, _: readable_bytes(size).replace(".0 ", " "))
 
 
+def bytes_upward(at: Axes) -> None:
+    """Bytes as y from 0, in the unit that fits the largest."""
+    most = at.get_ylim()[1]
+    unit = next((size for size in (2**30, 2**20, 2**10) if most >= size), 1)
+    steps = np.array([1, 2, 2.5, 5, 10]) * 10.0 ** np.floor(np.log10(most / unit / 4))
+    step = unit * next((s for s in steps if 4 * s >= most / unit), steps[-1])
+    at.set_ylim(0, most)
+    at.set_yticks(np.arange(0, most + step / 2, step)[: int(most // step) + 1])
+    at.yaxis.set_major_formatter(lambda size, _: readable_bytes(size).replace(".0 ", " "))
+
+
 def name_beside(at: Axes, points: Sequence[Named]) -> None:
     """Write each setting's label at the right, near its height, with its line and mark."""
     low, high = at.get_ylim()
     height = at.get_window_extent().height / at.figure.dpi  # inches
-    texts = [
-        textwrap.wrap(short(point.setting.label), 15, max_lines=3, placeholder="...")
-        for point in points
-    ]
+    texts = [lines_of(point.setting) for point in points]
     wanted = [float(np.clip((p.y - low) / (high - low), 0, 1)) * height for p in points]
     order = sorted(range(len(points)), key=lambda k: wanted[k])
     places = spread([wanted[k] for k in order], [LINE * len(texts[k]) for k in order], height)

@@ -28,14 +28,19 @@ def finding(settings: Sequence[Setting], metric: str | None = None) -> str:
         return f"No run of {settings[0].env_id} has ended."
     (best, value), *others = order
     when = {OVER_RUN: " over the run", "eval_return_mean": " in the final evaluation"}
-    said = f"On {best.env_id}, {best.label} returned most{when.get(metric, '')}: {_plain(value)}"
+    first = f"{_quoted(best.label)} returned most{when.get(metric, '')}: {_plain(value)}"
+    said = f"On {best.env_id}, {first}."
     if not others:
-        return f"{said}."
+        return said
     second = others[0][0]
     found = above(best, second, metric)
-    if found and is_clear(found):
-        return f"{said}; {second.label} {_amount(found)} less."
-    return f"{said}; {second.label} is not clearly below: {_amount(found)} less."
+    next_is = "Next" if found and is_clear(found) else "Perhaps as good"
+    return f"{said} {next_is}: {_quoted(second.label)}, lower by {_amount(found)}."
+
+
+def _quoted(label: str) -> str:
+    """A label of several words is set apart from the sentence."""
+    return f"\u201c{label}\u201d" if " " in label else label
 
 
 def is_clear(found: Difference) -> bool:

@@ -230,4 +230,4 @@ def test_without_any_curve_there_is_no_figure_of_curves(tmp_path: Path) -> None:
     (make_run(tmp_path / "a") / "metrics.csv").unlink()
     found = collect([tmp_path])
     assert curves(make_settings(found.runs)) is None
-    assert found.notes == ["no curves and times of 1 run: their metrics.csv is not there any more"]
+    assert found.notes == ["no curves and times of 1 run: their metrics.csv has no row"]

@@ -286,7 +286,10 @@ def test_the_finding_stands_first_with_how_sure_it_is(tmp_path: Path) -> None:
     write_report([tmp_path], tmp_path / "report")
     page = (tmp_path / "report/index.html").read_text()
     head = page[page.index("<div class=claim>") : page.index("<svg")]
-    assert "On CartPole-v1, per returned most over the run: 53; uniform 13 (95 %" in head
+    assert (
+        "On CartPole-v1, per returned most over the run: 53. Next: uniform, lower by 13 (95 %"
+        in head
+    )
     assert "5 seeds a setting, paired by seed." in head
     spoken = page[page.index('aria-label="On CartPole') :][:400]
     assert "per 53 with 1000 B; uniform 40" in spoken

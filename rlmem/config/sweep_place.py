@@ -1,0 +1,66 @@
+"""Where a job stands in its sweep: the third of a hundred, and what sets it apart."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
+
+from rlmem.config.sweep import SWEEP_FILE
+from rlmem.run_files import read_json
+
+
+@dataclass(frozen=True)
+class Place:
+    """A job's place among the jobs of its command.
+
+    Attributes:
+        sweep: the sweep's folder.
+        number: of the job, from 1.
+        count: of the command's jobs; 0 where sweep.json does not say.
+        overrides: those that not every job of the command has.
+        alone: whether no other job of the command runs at the same time.
+    """
+
+    sweep: Path
+    number: int
+    count: int
+    overrides: tuple[str, ...]
+    alone: bool
+
+    @property
+    def name(self) -> str:
+        """job 3 of 100."""
+        return f"job {self.number:,}" + (f" of {self.count:,}" if self.count else "")
+
+
+def place_of_this_job() -> Place | None:
+    """The place of the job that runs in this process; None outside of a sweep."""
+    if not HydraConfig.initialized() or HydraConfig.get().mode != RunMode.MULTIRUN:
+        return None
+    hydra = HydraConfig.get()
+    folder, overrides = Path(hydra.sweep.dir), list(hydra.overrides.task)
+    count, common, at_once = _command(folder, str(hydra.sweep.subdir))
+    return Place(
+        sweep=folder,
+        number=int(hydra.job.num) + 1,
+        count=count,
+        overrides=tuple(o for o in overrides if o not in common) or tuple(overrides),
+        alone=at_once == 1,
+    )
+
+
+def _command(folder: Path, job: str) -> tuple[int, set[str], int]:
+    """Of the newest command that asked for the job: how many jobs it has, the overrides that all of
+    them have, and how many run at the same time."""
+    commands: Any = (read_json(folder / SWEEP_FILE, 2**30) or {}).get("commands")
+    for command in reversed(commands if isinstance(commands, list) else []):
+        try:
+            jobs, trials = command["jobs"], int(command["trials"])
+            if job in jobs or trials:
+                common = set.intersection(*map(set, jobs.values())) if len(jobs) > 1 else set()
+                return len(jobs) or trials, common, int(command["at_once"])
+        except (KeyError, TypeError, ValueError, AttributeError):
+            continue
+    return 0, set(), 1

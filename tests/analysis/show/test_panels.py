@@ -1,0 +1,53 @@
+"""One panel of a page: its labels, and bytes on an axis."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("matplotlib")
+
+import itertools
+
+from rlmem.analysis.compare.looks import look
+from rlmem.analysis.show.panels import Named, bytes_upward, lines_of, name_beside, panel
+
+LABELS = [
+    "uniform",
+    *(f"{kind}a_T .9, exemplar, 32 dims{end}" for kind in ("", "FIFO of the bytes of ")
+      for end in ("", ", no links")),
+]  # fmt: skip
+
+
+def setting(number: int, label: str) -> Any:
+    return SimpleNamespace(number=number, label=label, look=look(number, 0))
+
+
+def test_labels_at_one_height_do_not_lie_on_each_other_and_are_told_in_full() -> None:
+    settings = [setting(k, label) for k, label in enumerate(LABELS)]
+    drawn, at = panel(settings)
+    at.set_ylim(0, 1)
+    name_beside(at, [Named(each, 0.5) for each in settings])
+    drawn.canvas.draw()
+    boxes = sorted((text.get_window_extent() for text in at.texts), key=lambda box: box.y0)
+    assert len(boxes) == len(LABELS)
+    assert all(below.y1 <= above.y0 + 2 for below, above in itertools.pairwise(boxes))
+    assert len({text.get_text() for text in at.texts}) == len(LABELS)
+    assert [" ".join(lines_of(each)) for each in settings] == LABELS
+
+
+@pytest.mark.parametrize(
+    ("most", "ticks"),
+    [
+        (900, ["0 B", "250 B", "500 B", "750 B"]),
+        (300 * 1024, ["0 B", "100 KiB", "200 KiB", "300 KiB"]),
+        (40 * 2**20, ["0 B", "10 MiB", "20 MiB", "30 MiB", "40 MiB"]),
+        (5.3 * 2**30, ["0 B", "2 GiB", "4 GiB"]),
+    ],
+)
+def test_bytes_have_the_unit_that_fits_the_largest(most: float, ticks: list[str]) -> None:
+    drawn, at = panel()
+    at.set_ylim(0, most)
+    bytes_upward(at)
+    drawn.canvas.draw()
+    assert [tick.get_text() for tick in at.get_yticklabels()] == ticks

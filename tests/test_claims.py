@@ -1,0 +1,231 @@
+"""The numbers of the README and of findings, reckoned again from the result files behind them."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from rlmem.analysis.compare.statistics import Estimate, row_mean, stratified_bootstrap
+from rlmem.units import readable_bytes
+from studies.maze.compare import paired as maze_by_maze
+
+ROOT = Path(__file__).parents[1]
+CLAIMS = ROOT / "docs/claims.md"
+WORDS = {3: "three", 5: "five"}
+Claim = tuple[str, str]  # page, what must stand there
+
+
+def results(study: str, env_id: str = "") -> pd.DataFrame:
+    """results.csv of a study, of the environments whose id holds a text."""
+    table = pd.read_csv(ROOT / "studies" / study / "results.csv")
+    return table[table["env_id"].str.contains(env_id)] if env_id else table
+
+
+def of(table: pd.DataFrame, label: str, column: str) -> pd.Series:
+    """A column of the runs with a label, by seed."""
+    return table[table["label"] == label].set_index("seed")[column].sort_index()
+
+
+def paired(ours: pd.Series, theirs: pd.Series) -> Estimate:
+    """How much higher ours is, of the seeds that both have."""
+    found = (ours - theirs).dropna().to_numpy()
+    return stratified_bootstrap([found], row_mean, widen=True)
+
+
+def interval(estimate: Estimate, form: str = ".1f") -> str:
+    """low to high, as pages write it."""
+    return " to ".join(_short(bound, form) for bound in (estimate.low, estimate.high))
+
+
+def _short(number: float | None, form: str) -> str:
+    assert number is not None
+    return re.sub(r"^(-?)0\.", r"\1.", f"{number:{form}}") if form != ".1f" else f"{number:{form}}"
+
+
+def benchmark(name: str) -> dict[str, Any]:
+    return json.loads((ROOT / f"benchmarks/results/{name}.json").read_text())
+
+
+def reacher() -> list[Claim]:
+    table, small = results("reacher_frontier"), "FIFO of the bytes of a_T .05"
+    full, coarse, listed = (
+        of(table, row, "return_over_run") for row in ("uniform", "a_T .05", small)
+    )
+    share = (of(table, "a_T .05", "memory_bytes_peak").mean()
+             / of(table, "uniform", "memory_bytes_peak").mean())  # fmt: skip
+    less, more = paired(coarse, full), paired(coarse, listed)
+    seeds = {len(full), len(coarse), len(listed)}
+    assert seeds == {5}
+    assert set(table["env_steps"]) == {30_000}
+    assert ((coarse - listed) > 0).all()  # in each of the seeds
+    # An eighth: 12 to 14 %.
+    assert 0.115 < share < 0.135
+    claims = [
+        f"as well as a full replay, in {share:.0%}".replace("%", " %") + " of its bytes",
+        f"replay of all transitions {full.mean():.1f}, map {coarse.mean():.1f} (difference "
+        f"{less.value:.1f}, 95 % interval {interval(less)}), list {listed.mean():.1f} "
+        f"({more.value:.1f} below the map, {interval(more)})",
+        "in each of the five seeds",
+        "Reacher, 30,000 steps",
+    ]
+    found = f"(paired difference {less.value:.1f}, 95 % interval {interval(less)}), "
+    found += f"list {listed.mean():.1f} ({more.value:.1f} below the map, {interval(more)})"
+    return [("README.md", c) for c in claims] + [("studies/reacher_frontier/findings.md", found)]
+
+
+def sb3() -> list[Claim]:
+    runs = {run["name"]: run for run in benchmark("sb3_atari")["results"]}
+    default, ours = (runs[f"sb3 {kind}"] for kind in ("default", "compressed"))
+    assert default["weights_crc32"] == ours["weights_crc32"]
+    size, small = (run["metrics"]["bytes_a_transition"] for run in (default, ours))
+    return [("README.md", f"takes {size:,.0f} bytes a transition on Road Runner. With rlmem's "
+                          f"buffer it takes {small:,.0f},")]  # fmt: skip
+
+
+def road_runner() -> list[Claim]:
+    table = results("replay_table", "RoadRunner")
+    table = table[(table["memory"] == "uniform") & table["memory.budget"].isna()]
+    sizes, returns = {}, set()
+    for kind in ("dense", "compressed"):
+        (run,) = table[table["label"].str.contains(kind)].to_dict("records")
+        sizes[kind] = readable_bytes(run["memory_bytes_peak"])
+        returns.add(run["return_over_run"])
+        assert run["memory_entries"] == 100_000
+    assert len(returns) == 1
+    return [("README.md", f"100,000 compressed transitions of Road Runner give the returns of "
+                          f"uncompressed ones, in {sizes['compressed']} in place of "
+                          f"{sizes['dense']} | the same return, one seed")]  # fmt: skip
+
+
+def random_play() -> list[Claim]:
+    runs = {run["recording"]["game"]: run for run in benchmark("bytes_random")["results"]}
+    sizes = {
+        game: f"{1e3 * run['metrics']['counted_gb_a_million']:.0f}" for game, run in runs.items()
+    }
+    assert {run["recording"]["policy"] for run in runs.values()} == {"random"}
+    said = "random play takes {road_runner} (Road Runner), {ms_pacman} (MsPacman), {pong} (Pong)"
+    return [("README.md", said.format(**sizes) + " bytes a transition")]
+
+
+def frontiers() -> list[Claim]:
+    breakout = results("minatar_frontier")
+    by_label = breakout.groupby("label")["return_over_run"].mean()
+    maps = [label for label in by_label.index if label.startswith("a_T .9")]
+    lists = [f"FIFO of the bytes of {label}" for label in maps]
+    beside = [(by_label[m], by_label[x]) for m, x in zip(maps, lists, strict=True) if x in by_label]
+    assert beside
+    assert all(listed > 0.9 * mapped for mapped, listed in beside)
+    assert breakout.groupby("label")["seed"].nunique().max() == 3
+    return [("README.md", "a map of states needs an eighth of the bytes on Reacher; on MinAtar a "
+                          "list of its bytes does equally well | 5 and 3 seeds")]  # fmt: skip
+
+
+def mountain_car() -> list[Claim]:
+    table = results("medqn_small", "MountainCar")
+    ours, large, small = (
+        of(table, row, "eval_return_mean") for row in ("MeDQN(U), 32", "DQN, 10,000", "DQN, 32")
+    )
+    assert {len(ours), len(large), len(small)} == {20}
+    level, above = paired(ours, large), paired(ours, small)
+    return [
+        ("README.md", f"on MountainCar MeDQN with 32 transitions ends at {ours.mean():.0f}, DQN "
+                      f"with 10,000 at {large.mean():.0f} (about the same: difference "
+                      f"{level.value:.0f}, {interval(level, '.0f')}), with 32 at "
+                      f"{small.mean():.0f} | 20 seeds"),
+        ("studies/medqn_small/findings.md",
+         f"{above.value:.0f} (95 % interval {interval(above, '.0f')}), and {level.value:.0f} "
+         f"against 10,000 transitions ({interval(level, '.0f')})"),
+    ]  # fmt: skip
+
+
+def mazes() -> list[Claim]:
+    table = pd.read_csv(ROOT / "studies/maze/results.csv")
+    random = table[table["maze"] != "released"]
+    shorter, same = (maze_by_maze(random, *p) for p in (("GCMR", "Q table"), ("GBMR", "GCMR")))
+    assert shorter.below == len(shorter.ratio) == 30
+    ratio, bounds = _short(shorter.mean.value, ".2f"), interval(shorter.mean, ".2f")
+    return [
+        ("README.md", f"in mazes GCMR takes {ratio} of a Q table's steps ({bounds}); GBMR takes as "
+                      f"many as GCMR ({same.mean.value:.3f}, {_short(same.mean.low, '.3f')} to "
+                      f"{same.mean.high:.3f}) | 30 mazes"),
+        ("studies/maze/findings.md", f"({ratio}, 95 % interval {bounds})"),
+    ]  # fmt: skip
+
+
+def episodic() -> list[Claim]:
+    """Who is above whom, in each seed."""
+    table = results("episodic_atari")
+
+    def by_seed(game: str, label: str) -> pd.Series:
+        return of(table[table["env_id"].str.contains(game)], label, "eval_return_mean")
+
+    best = by_seed("MsPacman", "MFEC")
+    for other in ("DQN", "PER", "NEC"):
+        assert ((best - by_seed("MsPacman", other)).dropna() > 0).all(), other
+    assert ((by_seed("RoadRunner", "NEC") - by_seed("RoadRunner", "MFEC")).dropna() > 0).all()
+    assert len(best) >= 3
+    assert set(table["env_steps"]) == {100_000}
+    return [("README.md", "at 100,000 steps MFEC, which trains no network, beats DQN, PER and NEC "
+                          "on MsPacman; NEC beats MFEC on Road Runner")]  # fmt: skip
+
+
+def cartpole_speed() -> list[Claim]:
+    speeds = {
+        contender["name"]: [run["env_steps_per_second"] for run in contender["runs"]]
+        for contender in benchmark("cartpole")["contenders"]
+        if contender["name"] in ("bare", "rlmem, updates_per_step=1")
+    }
+    ratio = np.median(np.divide(speeds["rlmem, updates_per_step=1"], speeds["bare"]))
+    said = f"on CartPole the trainer makes {_short(ratio, '.2f')} of the steps a second of a bare "
+    return [("README.md", f"{said}loop | median of {len(speeds['bare'])} runs")]
+
+
+SOURCES: list[Callable[[], list[Claim]]] = [
+    *(reacher, sb3, road_runner, random_play, frontiers),
+    *(mountain_car, mazes, episodic, cartpole_speed),
+]
+
+
+def plain(page: str) -> str:
+    """The text of a page without the breaks of its lines."""
+    return " ".join((ROOT / page).read_text().replace("**", "").split())
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.__name__)
+def test_a_claim_is_what_its_result_file_says(source: Callable[[], list[Claim]]) -> None:
+    for page, said in source():
+        assert said in plain(page), f"{page} does not say what the results say: {said}"
+
+
+def test_every_row_of_the_evidence_has_a_claim_that_is_checked() -> None:
+    said = [text for source in SOURCES for page, text in source() if page == "README.md"]
+    evidence = (ROOT / "README.md").read_text().split("## Evidence")[1].split("\n## ")[0]
+    rows = [row for row in evidence.splitlines() if row.startswith("| ")][1:]
+    assert len(rows) > 5
+    for row in rows:
+        assert any(text in row for text in said), f"no check for: {row}"
+
+
+def test_the_list_of_claims_names_files_that_are_there() -> None:
+    rows = re.findall(r"^\| (?!what|page \||---)(.*) \|$", CLAIMS.read_text(), re.M)
+    assert len(rows) >= len(SOURCES)
+    for row in rows:
+        *_, files, commands, commit = row.split(" | ")
+        named = re.findall(r"\]\(([^)#]+)\)", files)
+        assert named, f"no result file: {row}"
+        assert all((CLAIMS.parent / file).exists() for file in named), row
+        assert re.search(r"`(make|python) [^`]+`", commands), row
+        assert re.fullmatch(r"[0-9a-f]{7}(, [0-9a-f]{7})*", commit), row
+
+
+def test_the_commands_of_the_list_name_studies_and_scripts_that_are_there() -> None:
+    for command in re.findall(r"`((?:make|python) [^`]+)`", CLAIMS.read_text()):
+        for study in re.findall(r"NAME=(\w+)", command):
+            assert (ROOT / "studies" / study / "study.yaml").exists(), command
+        for script in re.findall(r"python (\S+\.py)", command):
+            assert (ROOT / script).exists(), command
