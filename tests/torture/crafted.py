@@ -11,6 +11,7 @@ from rlmem.callbacks.records import Recorder
 from rlmem.errors import UserError
 from rlmem.runs import build
 from tests.settings import settings
+from tests.torture import crafted_runs
 from tests.torture.runner import Told
 from tests.torture.runs import BASE, pick
 
@@ -45,6 +46,11 @@ class Parts:
 
 
 def trial(rng: random.Random, folder: Path) -> Told:
+    """States of a memory's parts, or files of a run directory."""
+    return _states(rng, folder) if rng.random() < 0.5 else crafted_runs.trial(rng, folder)
+
+
+def _states(rng: random.Random, folder: Path) -> Told:
     """One memory, several mutations of its parts' states."""
     name, overrides = pick(rng)
     while "a3c" in name:  # its state is its workers'
@@ -64,7 +70,7 @@ def trial(rng: random.Random, folder: Path) -> Told:
         if taken:  # the next one begins with what was whole
             parts = Parts(overrides, folder)
             parts.play(120)
-    return Told(f"{name}; {', '.join(tried)}", len(tried), (name,) * len(tried))
+    return Told(f"{name}; {', '.join(tried)}", len(tried), ("states",) * len(tried))
 
 
 def _take(parts: Parts, part: str, state: dict[str, Any], what: str) -> bool:

@@ -46,7 +46,7 @@ KINDS: dict[str, list[str]] = {
     "nec, gbmr, mini_maze": ["agent=nec", "memory=gbmr", "env=mini_maze", "agent.learning_starts=40",
                              "agent.batch_size=8"],
     "dqn, per, pong": ["agent=dqn", "memory=per", "env=pong", "memory.capacity=300", "agent.batch_size=8",
-                       "agent.learning_starts=100", "agent.train_every=20", "trainer.max_env_steps=160",
+                       "agent.learning_starts=60", "agent.train_every=20", "trainer.max_env_steps=160",
                        "env.protocol.max_frames=400", "agent.network.hidden=[16]"],
     "pqn, cartpole": ["agent=pqn", "memory.capacity=64", "agent.batch_size=16"],
     "a3c, cartpole": ["agent=a3c", "trainer.max_env_steps=2000"],
@@ -110,13 +110,13 @@ def refusal(folder: Path, overrides: Sequence[str]) -> str | None:
     return None
 
 
-def command(argv: Sequence[str]) -> tuple[int, str]:
-    """Exit code and stderr of `train.py`."""
-    before, sys.argv = sys.argv, ["train.py", *argv]
+def command(argv: Sequence[str], script: str = "train") -> tuple[int, str]:
+    """Exit code and stderr of `train.py`, or of another script."""
+    before, sys.argv = sys.argv, [f"{script}.py", *argv]
     try:
         with redirect_stderr(io.StringIO()) as said:
             try:
-                rlmem.cli.train_main()
+                getattr(rlmem.cli, f"{script}_main")()
             except SystemExit as end:
                 return int(end.code or 0), said.getvalue()
         return 0, said.getvalue()
