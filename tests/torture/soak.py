@@ -18,16 +18,19 @@ SECONDS = "TORTURE_SOAK_SECONDS"  # environment: how long both together may take
 MOST = 0.02  # of the first tenth's resident memory
 EVERY = 0.2  # seconds between looks
 COMMON = [
-    "memory=per", "memory.capacity=5000", "agent.batch_size=32", "trainer.accelerator=cpu",
+    "memory=per", "agent.batch_size=32", "trainer.accelerator=cpu",
     "trainer.threads=1", "agent=dqn", "agent.learning_starts=500", "log.every=250",
     "log.progress=false", "checkpoint.every=2000", "evaluation.every=2000", "evaluation.episodes=1",
 ]  # fmt: skip
 RUNS = {
     "MinAtar": [*COMMON, "env=minatar_breakout", "trainer.max_env_steps=2000000",
-                "agent.train_every=4", "memory.capacity=100000"],
+                "agent.train_every=4", "memory.capacity=8000"],
     "Pong": [*COMMON, "env=pong", "trainer.max_env_steps=200000", "agent.train_every=16",
-             "env.protocol.max_frames=4000", "agent.network.hidden=[64]"],
+             "env.protocol.max_frames=4000", "agent.network.hidden=[64]", "memory.capacity=2000"],
 }  # fmt: skip
+# Env steps from which a run is looked at: its memory was filled twice, and what a process takes
+# once for all (a compressor's dictionary, a checkpoint, an evaluation) is taken.
+SINCE = {"MinAtar": 20_000, "Pong": 5_000}
 
 
 class Look(NamedTuple):
@@ -44,7 +47,7 @@ def trial(rng: random.Random, folder: Path) -> Told:
     seconds, told, notes = float(os.environ.get(SECONDS, 90)) / len(RUNS), [], []
     for name, overrides in RUNS.items():
         given = [*overrides, f"seed={rng.randrange(2**16)}"]
-        looks = watched(folder / name, given, seconds)
+        looks = watched(folder / name, given, seconds, SINCE[name])
         assert len(looks) >= 20, f"{name}: {len(looks)} looks in {seconds:.0f} s are too few"
         grown = check_constant(looks, name)
         steps, mib = looks[-1].env_steps, 2**20
@@ -53,15 +56,15 @@ def trial(rng: random.Random, folder: Path) -> Told:
     return Told(", ".join(notes), len(told), (), "; ".join(notes))
 
 
-def watched(run: Path, overrides: Sequence[str], seconds: float) -> list[Look]:
-    """Looks at a run from its second checkpoint on: until then it takes what it needs."""
+def watched(run: Path, overrides: Sequence[str], seconds: float, since: int) -> list[Look]:
+    """Looks at a run from some env steps on, until the time or the run is over."""
     child = begun(lambda: start(run, overrides), run.with_suffix(".txt"))
     process, looks, end = psutil.Process(child), [], time.monotonic() + seconds
     while time.monotonic() < end and process.status() != psutil.STATUS_ZOMBIE:
         time.sleep(EVERY)
         if (run / "metrics.csv").exists() and (rows := rows_of(run / "metrics.csv")):
             steps, held = int(rows[-1]["env_steps"]), int(float(rows[-1]["memory_bytes"] or 0))
-            if steps > 5000:
+            if steps > since:
                 resident, open_now = process.memory_info().rss, process.num_fds()
                 looks.append(Look(steps, resident, held, open_now))
     process.send_signal(signal.SIGTERM)
