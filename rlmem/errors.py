@@ -35,8 +35,10 @@ def shortage(error: BaseException) -> str | None:
         text = str(found)
         spent = ("can't allocate memory", "out of memory", "can't start new thread")
         spent += ("failed to map segment",)  # of a library that is loaded
+        spent += ("Could not allocate memory",)  # MuJoCo's, a ValueError
         if isinstance(found, MemoryError) or (
-            isinstance(found, RuntimeError | ImportError) and any(sign in text for sign in spent)
+            isinstance(found, RuntimeError | ImportError | ValueError)
+            and any(sign in text for sign in spent)
         ):
             return _SPENT[errno.ENOMEM]
         found = found.__cause__ or found.__context__

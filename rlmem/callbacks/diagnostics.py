@@ -14,7 +14,7 @@ import torch
 from rlmem.memories.base.batch import Batch
 from rlmem.memories.base.observer import Observer
 from rlmem.memories.base.serialize import State
-from rlmem.memories.base.state import Stateful, array_of, entry, number_of
+from rlmem.memories.base.state import Stateful, array_of, count_of, entry
 from rlmem.memories.memory import ReplayMemory
 
 DIAGNOSTICS = (
@@ -177,7 +177,7 @@ class ReplayDiagnostics(Stateful, Observer):
     def check_state(self, state: State) -> None:
         written = array_of(state, "written", np.int64, (-1,), "run")
         array_of(state, "drawn", np.int32, written.shape, "run")
-        number_of(state, "minibatches", "run")
+        count_of(state, "minibatches", "run")
         entry(state, "values", "run")
 
     def take_over(self, state: State) -> None:

@@ -20,7 +20,7 @@ from rlmem.collect.stream import Stream
 from rlmem.envs import EnvStepper, FrameStack
 from rlmem.memories.base.batch import Batch
 from rlmem.memories.base.serialize import State
-from rlmem.memories.base.state import entry, number_of
+from rlmem.memories.base.state import count_of, entry
 from rlmem.memories.base.storage import Block
 from rlmem.memories.memory import ReplayMemory
 
@@ -202,7 +202,7 @@ class Collector(Stream):
                 does; this one stays as it was.
         """
         actions = self._saved_actions(state_dict)
-        counted = {name: int(number_of(state_dict, name, "stream")) for name in _COUNTERS}
+        counted = {name: count_of(state_dict, name, "stream", -1) for name in _COUNTERS}
         if not -1 <= counted["seeded_at"] <= counted["env_steps"]:
             raise ValueError(f"the saved stream's counters disagree: {counted}")
         self.episodes.check_state(state_dict)

@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 
 from rlmem.memories.base.serialize import State
-from rlmem.memories.base.state import entry, number_of
+from rlmem.memories.base.state import count_of, entry
 
 
 @dataclass(frozen=True)
@@ -86,8 +86,7 @@ class EpisodeTracker:
         Raises:
             ValueError: a count or an episode is no number.
         """
-        if number_of(state, "episodes", "stream") < 0:
-            raise ValueError("the saved stream's episodes are fewer than none")
+        count_of(state, "episodes", "stream")
         for name in ("recent_returns", "recent_lengths"):
             values = entry(state, name, "stream")
             if not isinstance(values, list) or not all(type(v) in (int, float) for v in values):

@@ -16,7 +16,7 @@ from tensordict import TensorDict
 from rlmem.memories.base.batch import Batch, as_tensordict
 from rlmem.memories.base.observer import Observer
 from rlmem.memories.base.serialize import load_state, save_state
-from rlmem.memories.base.state import generator_of, number_of
+from rlmem.memories.base.state import count_of, generator_of
 from rlmem.memories.base.storage import ReplayStorage
 from rlmem.memories.samplers.base import ReplaySampler, as_index
 from rlmem.memories.transforms.base import ReplayTransform
@@ -318,7 +318,7 @@ class ReplayMemory:
             part.check_state(states[name])
         own = states["memory"]
         generator = generator_of(own, "generator", self.generator)
-        seen = int(number_of(own, "transitions_seen"))
+        seen = count_of(own, "transitions_seen")
         for name, part in parts.items():
             part.take_over(states[name])
         self._forget_evicted()

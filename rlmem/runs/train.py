@@ -267,7 +267,9 @@ def train_run(cfg: TrainSettings) -> tuple[Path, dict[str, Any]]:
         try:
             with processes.made(_train_here, cfg, run_dir, resuming):
                 return run_dir, _train_here(cfg, run_dir, resuming)
-        except (OSError, MemoryError, RuntimeError, ImportError) as error:
+        except UserError:
+            raise
+        except (OSError, MemoryError, RuntimeError, ImportError, ValueError) as error:
             if (spent := shortage(error)) is None:
                 raise
             saved = find_checkpoint(run_dir) is not None

@@ -4,6 +4,7 @@ import copy
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from rlmem.memories import (
     RingWriter,
     UniformSampler,
 )
+from rlmem.memories.base.serialize import load_state, save_state
 from rlmem.memories.gwr.map import MapStorage
 from rlmem.runs.resume import differences
 from tests.memories.helpers import RandomEnvs, configured, vector_block
@@ -277,3 +279,15 @@ def test_a_draw_overwrites_the_one_before_and_a_sample_stays() -> None:
     assert first["observation"].data_ptr() == second["observation"].data_ptr()
     assert not torch.equal(first["observation"], before)
     assert_close(sample, kept, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("count", [0.5, True, "90", -1, 2**70, None])
+def test_a_saved_count_that_is_no_count_is_refused(count: Any, tmp_path: Path) -> None:
+    memory, other = memory_of("uniform"), memory_of("uniform")
+    memory.extend(vector_block(70))
+    memory.save(tmp_path)
+    own = dict(load_state(tmp_path / "memory"))
+    save_state(tmp_path / "memory", own | {"transitions_seen": count})
+    with pytest.raises(ValueError, match=r"the saved memory's transitions_seen is .*: a count"):
+        other.load(tmp_path)
+    assert len(other) == other.transitions_seen == 0

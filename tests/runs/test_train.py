@@ -158,6 +158,26 @@ def test_a_crash_leaves_a_summary_that_says_why(
     assert summary["env_steps"] == 100
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"),
+        ValueError("Error: engine error: Could not allocate memory"),  # MuJoCo
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_machine_without_memory_ends_a_run_in_one_line(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args: object) -> None:
+        raise error
+
+    monkeypatch.setattr(DQN, "_update", fail)
+    with pytest.raises(UserError, match=r"^there is no memory left; the run cannot go on"):
+        run(tmp_path)
+
+
 def memories_alive() -> int:
     return sum(type(it) is ReplayMemory for it in gc.get_objects())
 

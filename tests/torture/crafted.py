@@ -11,6 +11,8 @@ from rlmem.callbacks.records import Recorder
 from rlmem.errors import UserError
 from rlmem.runs import build
 from tests.settings import settings
+from tests.torture import crafted_runs
+from tests.torture.runner import Told
 from tests.torture.runs import BASE, pick
 
 NUMBERS = [-1, 0, 1, 2**31, 2**62, -(2**62), 10**9, 10**15, float("nan"), float("inf"), 0.5]
@@ -43,7 +45,12 @@ class Parts:
         return copy.deepcopy(found)
 
 
-def trial(rng: random.Random, folder: Path) -> str:
+def trial(rng: random.Random, folder: Path) -> Told:
+    """States of a memory's parts, or files of a run directory."""
+    return _states(rng, folder) if rng.random() < 0.5 else crafted_runs.trial(rng, folder)
+
+
+def _states(rng: random.Random, folder: Path) -> Told:
     """One memory, several mutations of its parts' states."""
     name, overrides = pick(rng)
     while "a3c" in name:  # its state is its workers'
@@ -54,7 +61,7 @@ def trial(rng: random.Random, folder: Path) -> str:
     for _ in range(12):
         part = rng.choice([n for n, state in states.items() if state] or [""])
         if not part:
-            return f"{name}; no state"
+            return Told(f"{name}; no state", 0)
         state = copy.deepcopy(states[part])
         what = f"{part}/{_mutate(state, rng)}"
         (folder.parent / "told").write_text(f"{name}: {what}: ")  # of one that ends the process
@@ -63,7 +70,7 @@ def trial(rng: random.Random, folder: Path) -> str:
         if taken:  # the next one begins with what was whole
             parts = Parts(overrides, folder)
             parts.play(120)
-    return f"{name}; {', '.join(tried)}"
+    return Told(f"{name}; {', '.join(tried)}", len(tried), ("states",) * len(tried))
 
 
 def _take(parts: Parts, part: str, state: dict[str, Any], what: str) -> bool:

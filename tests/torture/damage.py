@@ -5,8 +5,8 @@ import random
 import shutil
 from pathlib import Path
 
-from tests.torture.runner import forked
-from tests.torture.runs import pick, refusal, start
+from tests.torture.runner import Told
+from tests.torture.runs import pick, refusal, whole
 
 
 def _flip(path: Path, rng: random.Random) -> None:
@@ -18,6 +18,7 @@ def _flip(path: Path, rng: random.Random) -> None:
 
 HOW = {
     "flip": _flip,
+    "swap": lambda path, rng: None,  # with another run's: see `trial`
     "cut": lambda path, rng: os.truncate(path, rng.randrange(path.stat().st_size)),
     "empty": lambda path, rng: os.truncate(path, 0),
     "gone": lambda path, rng: path.unlink(),
@@ -27,20 +28,24 @@ HOW = {
 }
 
 
-def trial(rng: random.Random, folder: Path) -> str:
+def trial(rng: random.Random, folder: Path) -> Told:
     """One kind of run, several of its files."""
     name, overrides = pick(rng)
-    run = folder / "run"
-    stopped = [*overrides, "trainer.max_env_steps=150"]
-    code = forked(lambda: start(run, stopped), 120, folder / "log.txt")
-    assert code == 0, (name, code, (folder / "log.txt").read_text()[-800:])
+    stopped = f"trainer.max_env_steps={100 if 'pong' in name else 150}"
+    run, other = folder / "run", whole(name, folder, stopped, "seed=1")
+    shutil.copytree(whole(name, folder, stopped), run)
     files = sorted(p for p in (run / "checkpoints/last").rglob("*") if p.is_file())
     files = [p for p in files if p.name != "README.txt" and p.stat().st_size]
     tried = []
-    for path in rng.sample(files, min(4, len(files))):
+    for path in rng.sample(files, min(6, len(files))):
         how = rng.choice(sorted(HOW))
+        theirs = other / path.relative_to(run)
+        if how == "swap" and not _differs(path, theirs):
+            how = "flip"
         backup = folder / "backup"
         shutil.copytree(run, backup)
+        if how == "swap":
+            shutil.copyfile(theirs, path)
         HOW[how](path, rng)
         said = refusal(run, overrides)
         what = f"{name}: {path.relative_to(run)} ({how})"
@@ -50,5 +55,13 @@ def trial(rng: random.Random, folder: Path) -> str:
         assert str(path) in said or "random" in str(path), f"{what}: {said} names none of {parts}"
         shutil.rmtree(run)
         backup.rename(run)
-        tried.append(f"{path.name} {how}")
-    return f"{name}; {', '.join(tried)}"
+        tried.append((path.name, how))
+    said = refusal(run, [*overrides, stopped])
+    assert said is None, f"{name}: all files are put back, and {said}"
+    told = ", ".join(f"{file} {how}" for file, how in tried)
+    return Told(f"{name}; {told}", len(tried), tuple(how for _, how in tried))
+
+
+def _differs(path: Path, other: Path) -> bool:
+    """Whether another run has such a file, with other contents."""
+    return other.is_file() and other.read_bytes() != path.read_bytes()

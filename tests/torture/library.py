@@ -1,4 +1,5 @@
-"""Any order of calls on a memory of any ring storage and sampler, against a list of transitions."""
+"""Any order of calls on a memory of any ring or free slots and any sampler, against a list of
+transitions; on every kind of memory, maps among them, against a twin (`twins`)."""
 
 import copy
 import pickle
@@ -21,11 +22,15 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from rlmem.memories import ReplayMemory, RingWriter
+from rlmem.memories import ReplayMemory, RingWriter, SlotStorage
+from rlmem.memories.base.serialize import State
+from rlmem.memories.base.writer import ReplayWriter
 from tests.memories.helpers import RandomEnvs
 from tests.memories.ring.test_ring_storages import make
 from tests.memories.states import BUDGETS, CAPACITY, FRAME, SAMPLERS, assert_equal, states_of
 from tests.memories.test_refused_blocks import REFUSED, changed
+from tests.torture.runner import Told
+from tests.torture.twins import Twins
 
 BATCH, EXAMPLES, STEPS = 8, 10, 50
 SHORT = {
@@ -33,6 +38,25 @@ SHORT = {
     for name, key in (("observation", "observation"), ("next observation", "next.observation"))
 }
 WRONG = {**REFUSED, **SHORT}
+SLOTS = "free slots"
+KINDS = [*sorted(BUDGETS), SLOTS]
+OF_SLOTS = ("uniform", "prioritized", "rank")  # samplers that need no order of time
+
+
+class AnySlot(ReplayWriter):
+    """Writes to free slots and over any that are held, and leaves some rows out."""
+
+    def extend(self, data: Any) -> torch.Tensor:
+        rows = len(self._storage.read_block(data))
+        slots = torch.randint(-1, self._storage.max_size, (rows,), generator=self._rng)
+        self._storage.set(slots.numpy(), data)
+        return slots
+
+    def state_views(self) -> State:
+        return {}
+
+    def take_over(self, state: State) -> None:
+        pass
 
 
 class AnyOrder(RuleBasedStateMachine):
@@ -42,19 +66,24 @@ class AnyOrder(RuleBasedStateMachine):
     steps = 0  # of all machines
 
     @initialize(
-        kind=st.sampled_from(sorted(BUDGETS)),
+        kind=st.sampled_from(KINDS),
         sampler=st.sampled_from(sorted(SAMPLERS)),
         budget=st.booleans(),
         seed=st.integers(0, 2**16),
     )
     def begin(self, kind: str, sampler: str, budget: bool, seed: int) -> None:
-        self.made = kind, sampler, BUDGETS[kind] if budget else None
+        if kind == SLOTS and sampler not in OF_SLOTS:
+            sampler = OF_SLOTS[seed % len(OF_SLOTS)]
+        self.made = kind, sampler, BUDGETS.get(kind) if budget else None
         self.memory, self.rows, self.seed = self.new(), [], seed
         self.at: dict[int, int] = {}
         self.envs = RandomEnvs(np.random.default_rng(seed), FRAME, np.uint8, end=0.2, change=0.3)
 
     def new(self) -> ReplayMemory:
         kind, sampler, budget = self.made
+        if kind == SLOTS:
+            storage = SlotStorage(CAPACITY, FRAME)
+            return ReplayMemory(storage, SAMPLERS[sampler](), AnySlot(), seed=0)
         storage = make(kind, CAPACITY, FRAME, budget=budget)
         return ReplayMemory(storage, SAMPLERS[sampler](), RingWriter(), seed=0, budget=budget)
 
@@ -65,7 +94,8 @@ class AnyOrder(RuleBasedStateMachine):
             block["observation"] = block["next"]["observation"] = np.zeros((0, *FRAME), np.uint8)
         slots = self.memory.extend(block)
         for n, slot in enumerate(slots.tolist()):
-            self.at[slot] = len(self.rows)
+            if slot >= 0:
+                self.at[slot] = len(self.rows)
             following = {name: column[n] for name, column in block["next"].items()}
             self.rows.append((block["observation"][n], block["action"][n], following))
 
@@ -89,8 +119,9 @@ class AnyOrder(RuleBasedStateMachine):
     @rule()
     def read(self) -> None:
         slots = self.memory.storage.locate(torch.arange(len(self.memory)))
-        newest = range(len(self.rows) - len(slots), len(self.rows))
-        assert sorted(self.at[slot] for slot in slots.tolist()) == list(newest)
+        newest = list(range(len(self.rows) - len(slots), len(self.rows)))
+        held = sorted(self.at.values()) if self.made[0] == SLOTS else newest
+        assert sorted(self.at[slot] for slot in slots.tolist()) == held
         if len(slots):
             self.compare(slots, self.memory.storage.get(slots))
 
@@ -136,7 +167,10 @@ class AnyOrder(RuleBasedStateMachine):
         if hasattr(self, "memory"):
             self.memory.check_valid()
             held, room = len(self.memory), min(len(self.rows), CAPACITY)
-            assert held == room or (self.made[2] and held <= room)
+            if self.made[0] == SLOTS:
+                assert held == len(self.at)
+            else:
+                assert held == room or (self.made[2] and held <= room)
 
     def check_invariants(self, *arguments: Any, **options: Any) -> None:
         """After each step."""
@@ -144,8 +178,9 @@ class AnyOrder(RuleBasedStateMachine):
         super().check_invariants(*arguments, **options)
 
 
-def trial(rng: random.Random, folder: Path) -> str:
-    """Some machines of a seed."""
+def trial(rng: random.Random, folder: Path) -> Told:
+    """Some machines of a seed, of either kind."""
+    machine = rng.choice([AnyOrder, Twins])
     found = settings(
         max_examples=EXAMPLES,
         stateful_step_count=STEPS,
@@ -154,5 +189,6 @@ def trial(rng: random.Random, folder: Path) -> str:
         phases=[Phase.generate],  # shrinking takes minutes
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )
-    run_state_machine_as_test(hypothesis.seed(rng.getrandbits(32))(AnyOrder), settings=found)
-    return f"{AnyOrder.steps} steps"
+    run_state_machine_as_test(hypothesis.seed(rng.getrandbits(32))(machine), settings=found)
+    kind = "against a list" if machine is AnyOrder else "against a twin"
+    return Told(f"{machine.steps} steps {kind}", machine.steps, (f"series {kind}",) * EXAMPLES)

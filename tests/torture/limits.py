@@ -9,68 +9,43 @@ import errno
 import os
 import random
 import resource
-from collections.abc import Callable
+import signal
 from pathlib import Path
-from typing import Any, Self
 
 import psutil
 
 from rlmem.callbacks.checkpoint_files import no_checkpoint
 from tests.runs.helpers import assert_same_run
-from tests.torture.runner import forked, limit
-from tests.torture.runs import BASE, command, pick, start
+from tests.torture.runner import Told, begun, forked, limit, waited
+from tests.torture.runs import BASE, command, pick, start, whole
+from tests.torture.writes import TAKING_ROOM, Writes
 
-
-class _Full:
-    """A file of a disk that has room for so many bytes, of all files together."""
-
-    left = 0
-
-    def __init__(self, file: Any) -> None:
-        self._file = file
-
-    def write(self, data: Any) -> int:
-        _Full.left -= len(data)
-        if _Full.left < 0:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._file.name)
-        return self._file.write(data)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._file.close()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._file, name)
+WRITES = 1100  # that one is picked from: about as many as a run has
+CONTROL = Path("/sys/fs/cgroup")
 
 
 def _full_disk(rng: random.Random) -> str:
-    _Full.left, plain = int(2 ** rng.uniform(6, 20)), os.fdopen
+    """From one write on, whatever takes room on a disk fails."""
+    at = rng.randint(1, WRITES)
 
-    def opened(descriptor: int, mode: str = "r", *arguments: Any, **options: Any) -> Any:
-        file = plain(descriptor, mode, *arguments, **options)
-        return file if mode in ("r", "rb") else _Full(file)
-
-    os.fdopen = opened  # pyright: ignore[reportAttributeAccessIssue]
-    return f"room for {_Full.left} bytes"
-
-
-def _no_more(rng: random.Random) -> str:
-    """From some call on, one of those that take room on a disk fails."""
-    name, left = rng.choice(["fsync", "mkdir", "link", "replace", "ftruncate"]), rng.randrange(150)
-    plain: Callable = getattr(os, name)
-    calls = 0
-
-    def full(*arguments: Any, **options: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        if calls > left:
+    def refuse(number: int, name: str) -> None:
+        if number >= at and name in TAKING_ROOM:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return plain(*arguments, **options)
 
-    setattr(os, name, full)
-    return f"os.{name} after {left} calls"
+    Writes(refuse).begin()
+    return f"from write {at} on"
+
+
+def _one_write(rng: random.Random) -> str:
+    """A single write fails: whoever deletes something else makes room."""
+    at = rng.randint(1, WRITES)
+
+    def refuse(number: int, name: str) -> None:
+        if number == at and name in TAKING_ROOM:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    Writes(refuse).begin()
+    return f"write {at} alone"
 
 
 def _file_size(rng: random.Random) -> str:
@@ -91,23 +66,42 @@ def _memory(rng: random.Random) -> str:
     return f"{more >> 10} KiB more memory"
 
 
+def _cgroup(rng: random.Random) -> str:
+    """The kernel ends a group of processes that takes more; where groups cannot be made, the
+    address space is limited."""
+    group = _group(os.getpid())
+    more = int(2 ** rng.uniform(24, 28.5))
+    try:
+        group.mkdir()
+        first = group.parent.name == "memory"
+        (group / ("memory.limit_in_bytes" if first else "memory.max")).write_text(str(more))
+        (group / "cgroup.procs").write_text(str(os.getpid()))
+    except OSError:
+        return f"no control group; {_memory(rng)}"
+    return f"control group, {more >> 10} KiB more memory"
+
+
+def _group(pid: int) -> Path:
+    first = CONTROL / "memory"  # of the first version
+    return (first if first.is_dir() else CONTROL) / f"torture-{pid}"
+
+
 HOW = {
     "full disk": _full_disk,
-    "full disk, a call": _no_more,
+    "one write of a full disk": _one_write,
     "file size": _file_size,
     "descriptors": _descriptors,
-    "memory": _memory,
+    "address space": _memory,
+    "control group": _cgroup,
 }
 
 
-def trial(rng: random.Random, folder: Path) -> str:
+def trial(rng: random.Random, folder: Path) -> Told:
     """One kind of run with one kind of shortage."""
     name, overrides = pick(rng)
     while "a3c" in name:  # of several processes: no two runs are the same
         name, overrides = pick(rng)
-    whole, cut, how = folder / "whole", folder / "cut", rng.choice(sorted(HOW))
-    code = forked(lambda: start(whole, overrides), 120, folder / "whole.txt")
-    assert code == 0, (name, code, (folder / "whole.txt").read_text()[-800:])
+    alone, cut, how = whole(name, folder), folder / "cut", rng.choice(sorted(HOW))
     what, seed = f"{name}: {how}", rng.random()
 
     def short() -> int:
@@ -116,14 +110,20 @@ def trial(rng: random.Random, folder: Path) -> str:
         print(said)
         return code
 
-    code = forked(short, 120, folder / "short.txt")
+    child = begun(short, folder / "short.txt")
+    code = waited(child, 120)
+    if (group := _group(child)).is_dir():
+        group.rmdir()
     said = (folder / "short.txt").read_text()
+    what = f"{what}, {said.splitlines()[0]}"
+    ended = how == "control group" and code == -signal.SIGKILL  # by the kernel, without a word
     assert "Traceback" not in said, f"{what}: {said[-900:]}"
-    assert code in (0, 2), f"{what}: code {code}: {said[-500:]}"
+    assert ended or code in (0, 2), f"{what}: code {code}: {said[-500:]}"
     told = [line for line in said.splitlines() if line.startswith("rlmem: ")]
     assert len(told) == (code == 2), f"{what}: {said[-500:]}"
     assert no_checkpoint(cut) is None, f"{what}: half a checkpoint is left"
     code = forked(lambda: start(cut, overrides), 120, folder / "cut.txt")
     assert code == 0, f"{what}: then {(folder / 'cut.txt').read_text()[-800:]}"
-    assert_same_run(whole, cut)
-    return f"{what}, {said.splitlines()[0]}: {told[0] if told else 'it was enough'}"
+    assert_same_run(alone, cut)
+    became = told[0] if told else "ended by the kernel" if ended else "it was enough"
+    return Told(f"{what}: {became}", kinds=(how,))

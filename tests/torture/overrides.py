@@ -5,6 +5,7 @@ begins. Groups, options and keys are those of `conf/`, so a new part is tried wi
 import random
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from rlmem.runs import build
 from rlmem.runs.preflight import preflight
 from rlmem.runs.summary import peak_rss_bytes, reset_peak_rss
 from rlmem.settings import free_keys
-from tests.torture.runner import forked
+from tests.torture.runner import Case, Told, forked
 from tests.torture.runs import BASE, command
 from website import conf_files
 from website.keys import NAMED_BY_OPTION
@@ -29,12 +30,39 @@ VALUES = [
     "null", "true", "abc", '""', "' '", "täglich", "日本", "'a/b'", "auto",
     "[]", "[0]", "[-1]", "[1,2]", "[nan]", "[null]", "[abc]", "[[1]]", "{}", "{a:1}",
 ]  # fmt: skip
+NEVER = {"paths.output_dir"}  # where a run lies
 ENVS = ("cartpole", "reacher", "mini_maze", "bit_flip", "minatar_breakout", "pong")
 
 
-def trial(rng: random.Random, folder: Path) -> str:
+@cache
+def plan() -> list[tuple[str, list[str]]]:
+    """An option (empty: none) -> up to so many of its keys; together every key of every group."""
+    found: list[tuple[str, list[str]]] = []
+    known: set[str] = set()
+    options = [
+        (f"{group}={name}", group.replace("/", "."), conf_files.option(group, name))
+        for group in conf_files.groups()
+        if group not in conf_files.BUNDLES
+        for name in conf_files.options(group)
+    ]
+    for chosen, group, option in [("", "", conf_files.entry("train")), *options]:
+        names = [f"{group}.{name}".lstrip(".") for name in option.keys]
+        fresh = [name for name in names if name not in known | NEVER]
+        known.update(fresh)
+        random.Random(chosen).shuffle(fresh)
+        found += [(chosen, fresh[i : i + CASES]) for i in range(0, len(fresh), CASES)]
+        if not fresh:
+            found.append((chosen, []))
+    random.Random(0).shuffle(found)
+    keys, others = [part for part in found if part[1]], [part for part in found if not part[1]]
+    # In turn, so that any 86 trials on end try all keys, and half of them options without.
+    return [part for n, one in enumerate(keys) for part in (one, others[n % len(others)])]
+
+
+def trial(rng: Case, folder: Path) -> Told:
     """One option of one group with several overrides, the last of them played with."""
-    given, cfg = _composed(rng, folder)
+    chosen, planned = plan()[rng.number % len(plan())]
+    given, cfg = _composed(rng, folder, chosen)
     keys = list(_leaves(OmegaConf.to_container(cfg), ""))
     settings = check(cfg)
     begins = ["agent.learning_starts=40"] if settings.agent.learning_starts >= 240 else []
@@ -42,11 +70,13 @@ def trial(rng: random.Random, folder: Path) -> str:
         key for key in keys if key.startswith(f"{given[0].partition('=')[0].replace('/', '.')}.")
     ]
     allowed = _peak(given)
-    tried = []
+    tried, of = [], []
     for number in range(CASES):
         key = rng.choice(own if own and rng.random() < 0.8 else keys)
+        if number < len(planned):
+            key = planned[number]
         wrong = f"{key}={rng.choice(VALUES)}"
-        if rng.random() < 0.05:
+        if number >= len(planned) and rng.random() < 0.05:
             wrong = f"{'+' if rng.random() < 0.5 else ''}{key}_not={rng.choice(VALUES)}"
         what = f"{' '.join(given)} {wrong}"
         (folder.parent / "told").write_text(f"{what}: ")  # of one that ends the process
@@ -60,16 +90,16 @@ def trial(rng: random.Random, folder: Path) -> str:
             named = any(k.rpartition(".")[2] in said for k in _changed(key, cfg, given, wrong))
             assert named, f"{what}: {said} does not name {key}"
         tried.append(f"{wrong} {'begins' if said is None else 'refused'}")
-    return f"{' '.join(given)}: {', '.join(tried)}"
+        of.append(key)
+    return Told(f"{' '.join(given)}: {', '.join(tried)}", CASES, tuple(of))
 
 
-def _composed(rng: random.Random, folder: Path) -> tuple[list[str], DictConfig]:
+def _composed(rng: random.Random, folder: Path, chosen: str) -> tuple[list[str], DictConfig]:
     """An option with partners that it goes with, and the configuration."""
     groups = [g for g in conf_files.groups() if g not in conf_files.BUNDLES]
+    group = chosen.partition("=")[0]
     while True:  # an option that only agents of plugins take is passed over
-        group = rng.choice(groups)
-        chosen = f"{group}={rng.choice(conf_files.options(group))}"
-        above, given = [g for g in ("agent", "memory", "env") if g != group], [chosen]
+        above, given = [g for g in ("agent", "memory", "env") if g != group], [chosen or "seed=0"]
         for _ in range(40):
             if (said := _build(given)) is None:
                 return given, compose("train", ["paths.output_dir=.", *given])
@@ -80,6 +110,8 @@ def _composed(rng: random.Random, folder: Path) -> tuple[list[str], DictConfig]:
             partners = rng.sample(above, rng.randint(1, len(above)))
             options = {g: ENVS if g == "env" else conf_files.options(g) for g in partners}
             given = [chosen, *(f"{g}={rng.choice(options[g])}" for g in partners)]
+        group = rng.choice(groups)
+        chosen = f"{group}={rng.choice(conf_files.options(group))}"
 
 
 def _leaves(node: Any, above: str) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """Runs trials, each in a process of its own, and counts what survived."""
 
+import json
 import os
 import random
 import resource
@@ -9,39 +10,81 @@ import sys
 import tempfile
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
-Trial = Callable[[random.Random, Path], str]
-SECONDS = 150.0  # of a trial at most
+SECONDS = 240.0  # of a trial at most
+
+
+class Told(NamedTuple):
+    """What a trial was.
+
+    Attributes:
+        what: in a line.
+        cases: how many cases it tried.
+        kinds: what they were of, to be counted.
+        note: what the table says of this class's trials; empty: nothing.
+    """
+
+    what: str
+    cases: int = 1
+    kinds: tuple[str, ...] = ()
+    note: str = ""
+
+
+class Case(random.Random):
+    """What a trial draws from; the same number draws the same."""
+
+    def __init__(self, name: str, number: int) -> None:
+        super().__init__(f"{name} {number}")
+        self.number = number
+
+
+Trial = Callable[[Case, Path], Told]
 
 
 @dataclass
 class Tally:
-    """What became of the trials of a class."""
+    """What became of the cases of a class, of which a full round has `wanted`."""
 
-    tried: int = 0
+    wanted: int = 1
+    cases: int = 0
     failed: list[tuple[int, str]] = field(default_factory=list)
-    kinds: dict[str, int] = field(default_factory=dict)
+    kinds: Counter[str] = field(default_factory=Counter)
+    notes: list[str] = field(default_factory=list)
+    trials: int = 0
+
+    def add(self, seed: int, survived: bool, told: Told) -> None:
+        """Count a trial; the one case that fails ends it."""
+        self.trials += 1
+        self.cases += told.cases
+        self.kinds.update(told.kinds)
+        if told.note:
+            self.notes.append(told.note)
+        if not survived:
+            self.failed.append((seed, told.what))
 
     @property
     def survived(self) -> int:
-        return self.tried - len(self.failed)
+        return self.cases - len(self.failed)
 
 
-def run_trial(trial: Trial, name: str, seed: int, seconds: float = SECONDS) -> tuple[bool, str]:
+def run_trial(trial: Trial, name: str, seed: int, seconds: float = SECONDS) -> tuple[bool, Told]:
     """Whether a trial survived, and what it was or why it did not."""
     folder = Path(tempfile.mkdtemp(prefix=f"torture-{name}-"))
     try:
         code = forked(lambda: said(trial, name, seed, folder), seconds, folder / "output")
-        told = (folder / "told").read_text() if (folder / "told").exists() else ""
+        at = (folder / "told").read_text() if (folder / "told").exists() else ""
         if code == 0:
-            return True, told
+            content = json.loads((folder / "result").read_text())
+            return True, Told(content[0], content[1], tuple(content[2]), content[3])
         if code is None:
-            return False, f"it took more than {seconds:.0f} s {told}"
+            return False, Told(f"{at} it took more than {seconds:.0f} s")
         output = (folder / "output").read_text(errors="replace").strip().splitlines()[-1:]
-        return False, f"{told} it ended with code {code}: {output}" if code < 0 else told
+        return False, Told(f"{at} it ended with code {code}: {output}" if code < 0 else at)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -50,11 +93,12 @@ def said(trial: Trial, name: str, seed: int, folder: Path) -> int:
     """Run a trial here; what it says lies in a file."""
     (folder / "work").mkdir()
     try:
-        told, code = trial(random.Random(f"{name} {seed}"), folder / "work"), 0
+        told = trial(Case(name, seed), folder / "work")
     except BaseException:
-        told, code = traceback.format_exc(limit=-4), 1
-    (folder / "told").write_text(told)
-    return code
+        (folder / "told").write_text(traceback.format_exc(limit=-4))
+        return 1
+    (folder / "result").write_text(json.dumps(told))
+    return 0
 
 
 def forked(what: Callable[[], int], seconds: float, output: Path) -> int | None:
@@ -96,13 +140,13 @@ def waited(child: int, seconds: float) -> int | None:
     return None
 
 
-def kill(child: int) -> None:
-    """End a child and what it started, at once."""
+def kill(child: int) -> int:
+    """End a child and what it started, at once; its exit code, of one that had ended by itself."""
     try:
         os.killpg(child, signal.SIGKILL)
     except ProcessLookupError:
         os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def limit(kind: int, value: int) -> None:

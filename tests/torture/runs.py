@@ -3,10 +3,13 @@
 
 import io
 import json
+import os
 import random
+import shutil
 import sys
-from collections.abc import Sequence
-from contextlib import redirect_stderr
+import tempfile
+from collections.abc import Callable, Collection, Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ import rlmem.cli
 from rlmem.errors import UserError
 from rlmem.runs.train import train
 from tests.settings import settings
+from tests.torture.runner import forked
 
 BASE = [
     "trainer.max_env_steps=240", "trainer.accelerator=cpu", "log.every=40", "log.progress=false",
@@ -39,6 +43,11 @@ KINDS: dict[str, list[str]] = {
                      "agent.learning_starts=40", "agent.batch_size=8", "agent.network.hidden=[16,16]"],
     "nec, dnd, cartpole": ["agent=nec", "memory=dnd", "agent.learning_starts=40", "agent.batch_size=8"],
     "tabular, gbmr, mini_maze": ["agent=tabular", "memory=gbmr", "env=mini_maze"],
+    "nec, gbmr, mini_maze": ["agent=nec", "memory=gbmr", "env=mini_maze", "agent.learning_starts=40",
+                             "agent.batch_size=8"],
+    "dqn, per, pong": ["agent=dqn", "memory=per", "env=pong", "memory.capacity=300", "agent.batch_size=8",
+                       "agent.learning_starts=60", "agent.train_every=20", "trainer.max_env_steps=160",
+                       "env.protocol.max_frames=400", "agent.network.hidden=[16]"],
     "pqn, cartpole": ["agent=pqn", "memory.capacity=64", "agent.batch_size=16"],
     "a3c, cartpole": ["agent=a3c", "trainer.max_env_steps=2000"],
 }  # fmt: skip
@@ -46,13 +55,36 @@ UNLIKE = {"seconds", "env_steps_per_second", "act_us", "env_us", "insert_us", "s
           "cpu_seconds", "wall_seconds", "peak_rss_bytes", "git_commit", "summary"}  # fmt: skip
 
 
-def works(overrides: Sequence[str]) -> bool:
-    """Whether this version composes such a run."""
-    try:
-        settings(*BASE, *overrides)
-    except UserError:
-        return False
-    return True
+SHARED = "TORTURE_SHARED"  # environment: a folder for what several trials begin with
+
+
+def made(name: str, folder: Path, make: Callable[[Path], int]) -> Path:
+    """What trials begin with or compare with, made once a session by a function of its folder.
+
+    Read it, do not write.
+    """
+    place = Path(os.environ.get(SHARED, folder)) / "".join(c if c.isalnum() else "-" for c in name)
+    if not place.exists():
+        fresh = Path(tempfile.mkdtemp(dir=place.parent, prefix="fresh-"))
+        code = forked(lambda: make(fresh / "run"), 200, fresh / "log.txt")
+        assert code == 0, (name, code, (fresh / "log.txt").read_text()[-800:])
+        fresh.rename(place)
+    return place / "run"
+
+
+def whole(name: str, folder: Path, *more: str) -> Path:
+    """A run of a kind that was let alone."""
+    title = " ".join(["run", name, *more])
+    return made(title, folder, lambda place: start(place, [*KINDS[name], *more]))
+
+
+def warm() -> None:
+    """Import what runs need, so that each trial's process has it."""
+    folder = Path(tempfile.mkdtemp(prefix="torture-warm-"))
+    with redirect_stdout(io.StringIO()):
+        for name in ("dqn, per, cartpole", "dqn, gwr, cartpole"):
+            start(folder / name, KINDS[name])
+    shutil.rmtree(folder)
 
 
 def start(folder: Path, overrides: Sequence[str]) -> int:
@@ -78,13 +110,13 @@ def refusal(folder: Path, overrides: Sequence[str]) -> str | None:
     return None
 
 
-def command(argv: Sequence[str]) -> tuple[int, str]:
-    """Exit code and stderr of `train.py`."""
-    before, sys.argv = sys.argv, ["train.py", *argv]
+def command(argv: Sequence[str], script: str = "train") -> tuple[int, str]:
+    """Exit code and stderr of `train.py`, or of another script."""
+    before, sys.argv = sys.argv, [f"{script}.py", *argv]
     try:
         with redirect_stderr(io.StringIO()) as said:
             try:
-                rlmem.cli.train_main()
+                getattr(rlmem.cli, f"{script}_main")()
             except SystemExit as end:
                 return int(end.code or 0), said.getvalue()
         return 0, said.getvalue()
@@ -92,15 +124,13 @@ def command(argv: Sequence[str]) -> tuple[int, str]:
         sys.argv = before
 
 
-def numbers(path: Path) -> dict[str, Any]:
+def numbers(path: Path, but: Collection[str] = UNLIKE) -> dict[str, Any]:
+    """What a run's JSON holds, but for times."""
     content = json.loads(path.read_text())
-    return {key: value for key, value in content.items() if key not in UNLIKE}
+    return {key: value for key, value in content.items() if key not in but}
 
 
 def pick(rng: random.Random) -> tuple[str, list[str]]:
     """A kind of run."""
     name = rng.choice(sorted(KINDS))
     return name, KINDS[name]
-
-
-__all__ = ["KINDS", "command", "numbers", "pick", "refusal", "start", "works"]

@@ -1,31 +1,82 @@
 """A few fixed cases of each class of torture; `make torture` tries as many as there is time for."""
 
+import os
+from pathlib import Path
+
 import pytest
 
+from tests.torture import kills, overrides, soak
 from tests.torture.__main__ import CLASSES, table
-from tests.torture.runner import Tally, run_trial
+from tests.torture.runner import Tally, Told, run_trial
+from tests.torture.soak import Look, check_constant
 
-CASES = [("kills", 100), ("damage", 100), ("crafted", 0), ("crafted", 12), ("crafted", 103)]
-CASES += [("overrides", 0), ("overrides", 135), ("library", 0)]
+CASES = [("kills", 100), ("damage", 101), ("crafted", 12), ("crafted", 103), ("overrides", 3)]
+CASES += [("limits", 2), ("library", 0), ("library", 2)]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "seed"), CASES)
 def test_a_fixed_case_survives(name: str, seed: int) -> None:
     survived, told = run_trial(CLASSES[name], name, seed)
-    assert survived, told
+    assert survived, told.what
+
+
+@pytest.mark.slow
+def test_a_short_run_grows_by_what_it_reports_and_keeps_no_descriptor(tmp_path: Path) -> None:
+    given = [*soak.RUNS["MinAtar"], "trainer.max_env_steps=6000"]
+    looks = soak.watched(tmp_path / "run", given, 120, since=3000)
+    assert looks[-1].env_steps > looks[0].env_steps
+    check_constant(looks, "MinAtar")
+
+
+def test_a_run_that_grows_more_than_it_reports_is_found() -> None:
+    reported = [Look(n, 10_000_000 + 500 * n, 500 * n, 30) for n in range(1000)]
+    assert check_constant(reported, "run") == 0
+    with pytest.raises(AssertionError, match="bytes more than reported"):
+        check_constant([look._replace(reported=0) for look in reported], "run")
+
+
+def test_a_run_that_keeps_descriptors_is_found() -> None:
+    looks = [Look(n, 10_000_000, 0, 30 + n // 100) for n in range(1000)]
+    with pytest.raises(AssertionError, match="39 descriptors are open"):
+        check_constant(looks, "run")
+
+
+def test_every_key_of_every_group_has_its_turn() -> None:
+    planned = [key for _, keys in overrides.plan() for key in keys]
+    assert len(planned) == len(set(planned))
+    assert {"seed", "agent.lr", "memory.sampler.alpha", "env.bits", "threshold.activation"} <= {
+        *planned
+    }
 
 
 def test_what_ends_a_process_is_told() -> None:
-    def crash(rng: object, folder: object) -> str:
-        import os
-
+    def crash(rng: object, folder: object) -> Told:
         os.kill(os.getpid(), 9)
-        return ""
+        return Told("")
 
-    survived, told = run_trial(crash, "crash", 0)  # type: ignore[arg-type]
-    assert (survived, "code -9" in told) == (False, True)
+    survived, told = run_trial(crash, "crash", 0)
+    assert (survived, "code -9" in told.what) == (False, True)
 
 
-def test_the_table_counts_what_survived() -> None:
-    assert table({"kills": Tally(3, [(1, "x")])}).endswith("| kills | 3 | 2 |")
+def test_a_trial_counts_its_cases_and_what_they_are_of() -> None:
+    tally = Tally(100)
+    survived, told = run_trial(lambda rng, folder: Told("x", 3, ("a", "b", "a")), "x", 0)
+    tally.add(0, survived, told)
+    tally.add(1, False, Told("y"))
+    assert (tally.cases, tally.survived, tally.trials) == (4, 3, 2)
+    assert table({"kills": tally}).endswith("| kills | 4 | 3 |\n\nkills: a 2; b 1")
+
+
+def test_an_aimed_kill_ends_a_process_at_that_write(tmp_path: Path) -> None:
+    def write() -> int:
+        (tmp_path / "a").mkdir()
+        os.replace(tmp_path / "a", tmp_path / "b")
+        (tmp_path / "c").mkdir()
+        return 0
+
+    cut = tmp_path / "cut"
+    assert kills.aimed(write, cut, 2) == "aimed"
+    assert {path.name for path in tmp_path.iterdir()} == {"a", "cut.txt"}
+    (tmp_path / "a").rmdir()
+    assert kills.aimed(write, cut, 4) == "too late"

@@ -130,6 +130,19 @@ def generator_of(state: State, name: str, own: torch.Generator) -> np.ndarray:
     return array
 
 
+def count_of(state: State, name: str, of: str = "memory", low: int = 0) -> int:
+    """A whole number of a state, at least `low`.
+
+    Raises:
+        UserError: it is missing or none.
+    """
+    value = entry(state, name, of)
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not whole or not low <= value < 2**62:
+        raise UserError(f"the saved {of}'s {name} is {value!r:.80}: a count is wanted")
+    return int(value)
+
+
 def number_of(state: State, name: str, of: str = "memory") -> float:
     """A finite number of a state, truth values among them.
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from rlmem.errors import UserError
 from rlmem.memories.base.serialize import State
-from rlmem.memories.base.state import Stateful, array_of, number_of
+from rlmem.memories.base.state import Stateful, array_of, count_of
 from rlmem.memories.gwr.records import CHUNK, columns
 from rlmem.memories.gwr.streams import EVENT, Arrivals, push_frames
 
@@ -82,7 +82,7 @@ class WarmUp(Stateful):
         return state | columns("warm_events", kept.events)
 
     def check_state(self, state: State) -> None:
-        count = int(number_of(state, "warm", "writer"))
+        count = count_of(state, "warm", "writer")
         if not 0 <= count <= max(0, self.size - 1):
             raise UserError(
                 f"memory.metric.scale_samples={self.size}: the saved writer waits with {count} "

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rlmem.memories.base.serialize import State
-from rlmem.memories.base.state import array_of, entry, number_of
+from rlmem.memories.base.state import array_of, count_of, entry
 from rlmem.memories.ring.checkpoint import (
     CHAIN_FIELDS,
     FORMAT,
@@ -75,7 +75,7 @@ class RingLoader:
 
     def _check_counts(self) -> None:
         names = (*RING_FIELDS, "closed", "touched_chunks", "oldest_chunk")
-        count = {name: int(number_of(self.state, name)) for name in names}
+        count = {name: count_of(self.state, name, low=-(2**62)) for name in names}
         if count["size"] > self.storage.max_size:
             raise ValueError(
                 f"the saved memory holds {count['size']} transitions, this one "

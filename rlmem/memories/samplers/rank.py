@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from rlmem.memories.base.serialize import State
-from rlmem.memories.base.state import number_of
+from rlmem.memories.base.state import count_of
 from rlmem.memories.samplers.prioritized import Prioritized, ScheduleSettings
 from rlmem.memories.samplers.rank_heap import RankHeap
 from rlmem.registry import part
@@ -93,7 +93,7 @@ class RankSampler(Prioritized):
 
     def check_state(self, state: State) -> None:
         super().check_state(state)
-        number_of(state, "updates")
+        count_of(state, "updates")
         self._heap.check_state(state)
 
     def take_over(self, state: State) -> None:

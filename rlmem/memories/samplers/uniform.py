@@ -8,7 +8,7 @@ from torchrl.data.replay_buffers.storages import Storage
 
 from rlmem.memories.base.build import Needs
 from rlmem.memories.base.serialize import State
-from rlmem.memories.base.state import array_of, number_of
+from rlmem.memories.base.state import array_of, count_of
 from rlmem.memories.samplers.base import (
     ReplaySampler,
     draw_uniform,
@@ -86,8 +86,8 @@ class CombinedSampler(UniformSampler):
         return {"newest": self._newest, "rows": self._rows}
 
     def check_state(self, state: State) -> None:
-        number_of(state, "newest")
-        number_of(state, "rows")
+        count_of(state, "newest", low=-1)
+        count_of(state, "rows")
 
     def take_over(self, state: State) -> None:
         self._newest, self._rows = int(state["newest"]), int(state["rows"])
@@ -151,7 +151,7 @@ class NewestSampler(ReplaySampler):
         return {"rows": self._rows}
 
     def check_state(self, state: State) -> None:
-        number_of(state, "rows")
+        count_of(state, "rows")
 
     def take_over(self, state: State) -> None:
         self._rows = int(state["rows"])

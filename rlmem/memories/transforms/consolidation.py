@@ -17,7 +17,7 @@ from rlmem.errors import UserError
 from rlmem.memories.base.batch import Batch
 from rlmem.memories.base.build import Needs
 from rlmem.memories.base.serialize import State
-from rlmem.memories.base.state import Stateful, array_of, number_of
+from rlmem.memories.base.state import Stateful, array_of, count_of, number_of
 from rlmem.memories.base.storage import ReplayStorage, both_frames
 from rlmem.memories.replay import Replay, ReplaySettings
 from rlmem.memories.ring.ring import RingStorage
@@ -192,8 +192,8 @@ class Consolidation(ReplayTransform):
 
     def check_state(self, state: State) -> None:
         self.states.check_state(state)
-        for name in ("gaps", "minibatches"):
-            number_of(state, name)
+        number_of(state, "gaps")
+        count_of(state, "minibatches")
 
     def take_over(self, state: State) -> None:
         self.states.take_over(state)

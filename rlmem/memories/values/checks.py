@@ -4,7 +4,7 @@ import numpy as np
 
 from rlmem.errors import UserError
 from rlmem.memories.base.serialize import State
-from rlmem.memories.base.state import array_of, number_of
+from rlmem.memories.base.state import array_of, count_of
 
 _LARGEST = 1e15  # of a key's numbers: sums of their squares must be float32 numbers
 
@@ -59,7 +59,7 @@ def check_entries(state: State, actions: int, capacity: int, key_size: int) -> N
     value = array_of(state, "value", np.float32, (n,), of)
     array_of(state, "hash", np.int64, (n,), of)
     used = array_of(state, "used", np.int64, (n,), of)
-    clock = number_of(state, "clock", of)
+    clock = count_of(state, "clock", of)
     finite = np.isfinite(value).all() and (not n or np.abs(key).max() <= _LARGEST)
     if not finite or (n and not (used.min() >= 0 and used.max() <= clock)):
         raise UserError(f"the saved {of} is damaged: a number is out of its range")

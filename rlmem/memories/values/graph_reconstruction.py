@@ -8,7 +8,7 @@ import torch
 
 from rlmem.errors import UserError
 from rlmem.memories.base.serialize import State
-from rlmem.memories.base.state import Stateful, array_of, generator_of, number_of
+from rlmem.memories.base.state import Stateful, array_of, count_of, generator_of
 from rlmem.memories.values.base import Visits
 from rlmem.memories.values.graph_kernels import unit_of
 from rlmem.memories.values.graph_paths import aggregate, by_degree, canopy, clusters_of, walk_paths
@@ -169,7 +169,7 @@ class Reconstructor(Stateful):
 
     def check_state(self, state: State) -> None:
         """See `Stateful`; nodes must be among the state's."""
-        number_of(state, "steps")
+        count_of(state, "steps")
         generator_of(state, "draws", self.generator)
         walk = LastWalk(
             *(

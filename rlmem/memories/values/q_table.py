@@ -8,7 +8,7 @@ import numpy as np
 from rlmem.errors import UserError
 from rlmem.memories.base.lazy import lazy_zeros
 from rlmem.memories.base.serialize import State
-from rlmem.memories.base.state import array_of, number_of
+from rlmem.memories.base.state import array_of, count_of
 from rlmem.memories.values.base import Near, Neighbours, ValueMemory, Visits
 
 
@@ -153,7 +153,7 @@ class QTable(ValueMemory):
         keys = array_of(state, "keys", np.float32, (-1, self.key_size))
         array_of(state, "values", np.float32, (len(keys), self.num_actions))
         array_of(state, "used", np.int64, (len(keys),))
-        number_of(state, "clock")
+        count_of(state, "clock")
         if len(keys) > self.capacity:
             raise UserError(f"the saved table has {len(keys)} states, this one {self.capacity}")
 
