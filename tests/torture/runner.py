@@ -114,6 +114,8 @@ def begun(what: Callable[[], int], output: Path) -> int:
         os.setsid()
         os.dup2(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 1)
         os.dup2(1, 2)
+        # Of its own: what a test puts in their place would keep what is said.
+        sys.stdout, sys.stderr = (os.fdopen(number, "w", closefd=False) for number in (1, 2))
         code = 1
         try:
             code = what()

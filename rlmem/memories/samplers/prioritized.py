@@ -105,7 +105,8 @@ class Prioritized(ReplaySampler, TorchRLPrioritizedSampler):
         again, it counts every item as new.
 
         Raises:
-            ValueError: it is negative or not finite.
+            ValueError: it is negative or not finite, or so large that a weight is not; nothing is
+                changed.
         """
         return self._alpha
 
@@ -113,7 +114,11 @@ class Prioritized(ReplaySampler, TorchRLPrioritizedSampler):
     def alpha(self, alpha: Any) -> None:
         before, self._alpha = self._alpha, _exponent("alpha", alpha)
         if self._alpha != before:
-            self._reweigh(before)
+            try:
+                self._reweigh(before)
+            except ValueError:  # weights come to more than a number holds
+                self._alpha = before
+                raise
 
     @property
     def beta(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -256,7 +261,8 @@ class Prioritized(ReplaySampler, TorchRLPrioritizedSampler):
 
     def take_over(self, state: State) -> None:
         self._largest = float(state["max_priority"])
-        self.alpha, self.beta = state.get("alpha", self.alpha), state["beta"]
+        self._alpha = float(state.get("alpha", self._alpha))  # the state's weights are of it
+        self.beta = state["beta"]
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__.copy()
@@ -310,7 +316,8 @@ class PrioritizedSampler(Prioritized):
         leaves = self._tree.leaves()[: self._tree.used]
         held = leaves > 0  # 0: no item, or one that must not be drawn
         if before:
-            weights = leaves ** (self.alpha / before)
+            with np.errstate(over="ignore"):  # the tree refuses what is not finite
+                weights = leaves ** (self.alpha / before)
         else:
             weights = (self._largest + self.eps) ** self.alpha
         self._tree.load_leaves(np.where(held, weights, 0.0))

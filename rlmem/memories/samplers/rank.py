@@ -97,7 +97,10 @@ class RankSampler(Prioritized):
         self._heap.check_state(state)
 
     def take_over(self, state: State) -> None:
+        before = self.alpha
         super().take_over(state)
+        if self.alpha != before:
+            self._reweigh(before)
         self._heap.take_over(state)
         self._updates = int(state["updates"])
 

@@ -277,6 +277,22 @@ def test_an_exponent_that_is_negative_or_not_finite_is_refused(
     assert_draw_alike(sampler, twin)
 
 
+def test_an_alpha_for_which_no_number_holds_the_weights_is_refused_and_changes_nothing() -> None:
+    sampler, twin = learned("proportional", 0.6), learned("proportional", 0.6)
+    with pytest.raises(ValueError, match="finite"):
+        sampler.alpha = 1e15
+    assert sampler.alpha == 0.6
+    assert_draw_alike(sampler, twin)
+
+
+def test_a_state_with_an_alpha_of_any_size_is_taken_whole() -> None:
+    sampler, other = learned("proportional", 0.6), learned("proportional", 0.6)
+    state = sampler.state_dict() | {"alpha": 1e15}
+    other.load_state_dict(state)
+    assert other.alpha == 1e15
+    np.testing.assert_array_equal(other.state_dict()["leaves"], state["leaves"])
+
+
 @each_prioritized
 def test_a_state_brings_the_alpha_of_its_weights(kind: str) -> None:
     sampler, other = learned(kind, 0.9), learned(kind, 0.6)
