@@ -1,5 +1,6 @@
 """Runs trials, each in a process of its own, and counts what survived."""
 
+import contextlib
 import json
 import os
 import random
@@ -111,23 +112,32 @@ def begun(what: Callable[[], int], output: Path) -> int:
     sys.stdout.flush()
     child = os.fork()
     if child == 0:
-        os.setsid()
-        os.dup2(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 1)
-        os.dup2(1, 2)
-        # Of its own: what a test puts in their place would keep what is said.
-        sys.stdout, sys.stderr = (os.fdopen(number, "w", closefd=False) for number in (1, 2))
         code = 1
         try:
-            code = what()
-        except SystemExit as end:
-            code = end.code if isinstance(end.code, int) else int(end.code is not None)
-        except BaseException:
-            traceback.print_exc()
+            # Whatever fails here, the child must not go on as a second process of tests.
+            code = _child(what, output)
         finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
             os._exit(code)
     return child
+
+
+def _child(what: Callable[[], int], output: Path) -> int:
+    os.setsid()
+    os.dup2(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 1)
+    os.dup2(1, 2)
+    # Of its own: what a test puts in their place would keep what is said.
+    sys.stdout, sys.stderr = (os.fdopen(number, "w", closefd=False) for number in (1, 2))
+    code = 1
+    try:
+        code = what()
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
+        traceback.print_exc()
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    return code
 
 
 def waited(child: int, seconds: float) -> int | None:
