@@ -77,7 +77,12 @@ def read_small(path: Path, most_bytes: int = MOST_TEXT) -> str:
 
 
 def parse_json(text: str | bytes) -> Any:
-    """JSON of bounded depth."""
+    """JSON in UTF-8 of bounded depth."""
+    text = text if isinstance(text, str) else text.decode()
+    # Bounded before it is parsed: the parser goes down by the stack, and at the stack's end
+    # whatever else Python does just then fails as well.
+    if _brackets(text) > 8 * MOST_DEPTH:
+        raise ValueError("nested too deep")
     content = json.loads(text)
     _check_depth(content)
     return content
