@@ -164,14 +164,18 @@ def episodic() -> list[Claim]:
     def by_seed(game: str, label: str) -> pd.Series:
         return of(table[table["env_id"].str.contains(game)], label, "eval_return_mean")
 
-    best = by_seed("MsPacman", "MFEC")
-    for other in ("DQN", "PER", "NEC"):
-        assert ((best - by_seed("MsPacman", other)).dropna() > 0).all(), other
-    assert ((by_seed("RoadRunner", "NEC") - by_seed("RoadRunner", "MFEC")).dropna() > 0).all()
-    assert len(best) >= 3
-    assert set(table["env_steps"]) == {100_000}
+    for game, best, others in (
+        ("MsPacman", "MFEC", ("DQN", "PER", "NEC")),
+        ("RoadRunner", "NEC", ("DQN", "PER", "MFEC")),
+    ):
+        for other in others:
+            above = (by_seed(game, best) - by_seed(game, other)).dropna()
+            assert len(above) == 3, (game, other)
+            assert (above > 0).all(), (game, other)
+    atari = table[~table["env_id"].str.contains("Pong")]
+    assert set(atari["env_steps"]) == {100_000}
     return [("README.md", "at 100,000 steps MFEC, which trains no network, beats DQN, PER and NEC "
-                          "on MsPacman; NEC beats MFEC on Road Runner")]  # fmt: skip
+                          "on MsPacman; NEC beats DQN, PER and MFEC on Road Runner")]  # fmt: skip
 
 
 def cartpole_speed() -> list[Claim]:
