@@ -31,7 +31,6 @@ SHORT = (
     "episodic.py",
     "diagnostics.py",
     "side_by_side.py",
-    "atari_100k.py",
     "rlmem_train.py",
     "bare_",
     "peers/",

@@ -233,16 +233,6 @@ def episodic() -> Benchmark:
     return replace(benchmark, targets=tuple(targets))
 
 
-def atari_100k() -> Benchmark:
-    """Learners of 100,000 steps on RoadRunner, and a noisy act."""
-    digits = {"env_steps_per_second": 1, "act_us": 0, "act_ratio": 2}
-    benchmark = listed("atari_100k.py", "bare, drq_eps", digits)
-    as_fast = 1 / 1.15
-    targets = [Target(f"rlmem, {n}", f"bare, {n}", as_fast) for n in ("drq_eps", "der")]
-    targets.append(Target("a noisy act", "", 1.3, "act_ratio", most=True))
-    return replace(benchmark, targets=tuple(targets))
-
-
 def scaling() -> Benchmark:
     """A run of one process beside one of two, a core each."""
     digits = {"steps_one": 0, "steps_two": 0, "steps_ratio": 2}
@@ -255,5 +245,4 @@ BENCHMARKS = {  # quick ones first
     **{"diagnostics": diagnostics, "er_study": er_study, "episodic": episodic},
     **{"cartpole": cartpole, "pqn": pqn},
     **{"atari": atari, "side_by_side": side_by_side, "stored": stored, "scaling": scaling},
-    **{"atari_100k": atari_100k},
 }
