@@ -128,28 +128,33 @@ def table(name: str, benchmark: Benchmark, repeats: int) -> str:
     versions: dict[str, str] = {}
     for contender in benchmark.contenders:
         versions |= contender.versions
+    base = next((c for c in benchmark.contenders if c.name == benchmark.baseline), None)
+    against, compares = "", ""
+    if base is not None:
+        against = f"; ratio: to *{base.name}* in the same repeat, the median"
+        compares = " | ratio"
     lines = [
         f"# {name}",
         "",
-        f"Medians of {repeats} interleaved runs (lowest to highest); ratio: to "
-        f"*{benchmark.baseline}* in the same repeat, the median.",
+        f"Medians of {repeats} interleaved runs (lowest to highest){against}.",
         f"Machine: {about['cpu']}, {about['cores']} cores, {about['memory_gib']} GiB, "
         f"{about['system']}. Versions: {', '.join(f'{k} {v}' for k, v in versions.items())}.",
         "",
-        "| contender | " + " | ".join(f"{m} | ratio" for m in benchmark.digits) + " |",
-        "|---|" + "---:|---:|" * len(benchmark.digits),
+        "| contender | " + " | ".join(m + compares for m in benchmark.digits) + " |",
+        "|---|" + ("---:|---:|" if base else "---:|") * len(benchmark.digits),
     ]
-    base = next(c for c in benchmark.contenders if c.name == benchmark.baseline)
     for contender in benchmark.contenders:
         cells = [contender.name]
         for metric, digits in benchmark.digits.items():
-            found, compared = summary(contender, metric), ratio(contender, base, metric)
+            found = summary(contender, metric)
             if found is None:
-                cells += [contender.problem or ("-" if contender.runs else "not run"), ""]
-                continue
-            low, high = f"{found['min']:,.{digits}f}", f"{found['max']:,.{digits}f}"
-            cells.append(f"{found['median']:,.{digits}f} ({low} to {high})")
-            cells.append("" if compared is None else f"{compared:.2f}")
+                cells.append(contender.problem or ("-" if contender.runs else "not run"))
+            else:
+                low, high = f"{found['min']:,.{digits}f}", f"{found['max']:,.{digits}f}"
+                cells.append(f"{found['median']:,.{digits}f} ({low} to {high})")
+            if base is not None:
+                compared = ratio(contender, base, metric) if found else None
+                cells.append("" if compared is None else f"{compared:.2f}")
         lines.append("| " + " | ".join(cells) + " |")
     if benchmark.targets:
         lines += ["", "| target | measured | wanted | met |", "|---|---:|---:|---|"]

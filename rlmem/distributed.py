@@ -1,8 +1,10 @@
 """The processes that train one agent together, and what they tell each other.
 
 Alone, which is the rule, everything here returns at once. Control goes over the CPU (gloo), as
-small tensors and JSON; gradients go where they are made (gloo on CPUs, NCCL on GPUs). All processes
-call the same functions in the same order: what decides the order must be the same in all of them.
+small tensors and JSON; gradients go where they are made (gloo on CPUs, NCCL on GPUs). Between the
+processes that a run makes on its own machine, numbers and gradients on the CPU take a shorter way
+(`rlmem.neighbours`). All processes call the same functions in the same order: what decides the
+order must be the same in all of them.
 """
 
 import json
@@ -14,11 +16,13 @@ from typing import Any
 import torch
 
 from rlmem.errors import UserError, one_line
+from rlmem.neighbours import Neighbours
 
 size = 1  # processes of the run
 rank = 0  # number of this one
 PATIENCE = timedelta(days=2)  # all wait for an evaluation; a process that dies is told at once
 _flat: dict[tuple[torch.device, torch.dtype], torch.Tensor] = {}  # what is averaged, in one row
+_neighbours: Neighbours | None = None  # if all processes are of this machine, and made here
 _why: Callable[[], str | None] | None = None  # a process was lost; see `join`
 
 
@@ -32,6 +36,7 @@ def join(
     store: Any = None,
     *,
     gpu: bool = False,
+    neighbours: Neighbours | None = None,
     why: Callable[[], str | None] | None = None,
 ) -> None:
     """Meet the other processes; returns once all are there.
@@ -40,9 +45,10 @@ def join(
         number: of this process, from 0.
         store: where they meet; None: where torchrun's or srun's environment variables say.
         gpu: whether gradients are made on GPUs.
+        neighbours: the others, if all are of this machine.
         why: asked for the reason when another process is lost.
     """
-    global size, rank, _why
+    global size, rank, _why, _neighbours
     import torch.distributed as dist
 
     _why = why
@@ -54,14 +60,17 @@ def join(
             store=store,
             timeout=PATIENCE,
         )
-    size, rank = processes, number
+    size, rank, _neighbours = processes, number, neighbours
 
 
 def leave() -> None:
     """This process goes on alone."""
-    global size, rank
+    global size, rank, _neighbours
     size, rank = 1, 0
     _flat.clear()
+    if _neighbours is not None:
+        _neighbours.close()
+        _neighbours = None
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
 
@@ -99,6 +108,9 @@ def largest(numbers: Sequence[int]) -> list[int]:
     """Of each of some whole numbers the largest that a process gives."""
     if size == 1:
         return list(numbers)
+    if _neighbours is not None:
+        with _connected():
+            return _neighbours.largest(numbers)
     found = torch.tensor(numbers, dtype=torch.int64)
     with _connected():
         torch.distributed.all_reduce(found, torch.distributed.ReduceOp.MAX)
@@ -121,6 +133,10 @@ def share_first(tensors: Iterable[torch.Tensor]) -> None:
 def average(tensors: list[torch.Tensor] | tuple[torch.Tensor, ...]) -> None:
     """Replace tensors by their means over the processes, in place; the same bits in all of them."""
     if size == 1:
+        return
+    if _neighbours is not None and tensors[0].device.type == "cpu":
+        with _connected():
+            _neighbours.average(tensors)
         return
     device, dtype, length = tensors[0].device, tensors[0].dtype, sum(t.numel() for t in tensors)
     flat = _flat.get((device, dtype))

@@ -32,7 +32,7 @@ from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvir
 from lightning.pytorch.strategies import DDPStrategy
 from torch.distributed import TCPStore  # pyright: ignore[reportPrivateImportUsage]
 
-from rlmem import distributed, registry
+from rlmem import distributed, neighbours, registry
 from rlmem.callbacks.checkpoint import read_manifest
 from rlmem.callbacks.checkpoint_files import find_checkpoint
 from rlmem.collect.config import derive_seed
@@ -44,6 +44,7 @@ from rlmem.config.shares import processes_of, share_of
 from rlmem.config.validate import read_settings
 from rlmem.distributed import LostError
 from rlmem.errors import UserError
+from rlmem.neighbours import Neighbours
 
 HOST = "127.0.0.1"
 START = timedelta(minutes=10)  # for a process to import and arrive
@@ -227,6 +228,8 @@ class Others:
         self.processes: list[Any] = []
         self.pipes: list[Connection] = []
         given = task, cfg.values, cfg.overrides, arguments
+        links = Neighbours.meet(self.size) if neighbours.AVAILABLE else [None] * self.size
+        self.link, *theirs_of = links
         # A signal is for this process alone. What is blocked here stays blocked there; the tracker
         # unblocks signals when it starts, so it starts before.
         resource_tracker.ensure_running()
@@ -234,12 +237,15 @@ class Others:
         try:
             for number in range(1, self.size):
                 pipe, theirs = spawn.Pipe()
-                arrival = number, self.store.port, os.getpid(), theirs
+                link = theirs_of[number - 1]
+                arrival = number, self.store.port, os.getpid(), theirs, link
                 process = spawn.Process(
                     target=_live, args=(*given, *arrival), name=f"rlmem-{number}", daemon=True
                 )
                 process.start()
                 theirs.close()
+                if link is not None:  # else its end is not seen, as this process holds it too
+                    link.close()
                 self.processes.append(process)
                 self.pipes.append(pipe)
         finally:
@@ -276,7 +282,7 @@ class Others:
             if not process.is_alive():
                 raise LostError(self.why() or "")
             pipe.recv()
-        distributed.join(0, self.size, self.store, gpu=gpu, why=self.why)
+        distributed.join(0, self.size, self.store, gpu=gpu, neighbours=self.link, why=self.why)
 
     def why(self) -> str | None:
         """What has ended one of them, waiting a little for it; None: nothing has."""
@@ -320,6 +326,7 @@ def _live(
     port: int,
     parent: int,
     pipe: Connection,
+    link: Neighbours | None,
 ) -> None:
     """The whole life of a process that was made here."""
     die_with(parent)
@@ -333,7 +340,7 @@ def _live(
         gpu = _on_gpu(cfg, number)
         pipe.send("here")
         store = TCPStore(HOST, port, size, False, START)
-        distributed.join(number, size, store, gpu=gpu)
+        distributed.join(number, size, store, gpu=gpu, neighbours=link)
         task(cfg, *arguments)
         distributed.leave()
     except LostError:

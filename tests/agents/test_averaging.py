@@ -19,6 +19,7 @@ from rlmem.agents.ddpg import DDPG
 from rlmem.agents.dqn import DQN
 from rlmem.agents.rainbow import Rainbow
 from rlmem.memories.base.batch import Batch
+from rlmem.neighbours import Neighbours
 from tests.agents import test_nec
 from tests.agents.helpers import part
 from tests.settings import settings
@@ -133,31 +134,33 @@ def learned(kind: str, number: int | None) -> Weights:
     return {n: t.numpy().copy() for n, t in state.items() if not n.endswith("_extra_state")}
 
 
-def second(port: int, pipe: Connection) -> None:
+def second(port: int, pipe: Connection, link: Neighbours | None) -> None:
     """The life of process 1."""
     torch.set_num_threads(1)
-    distributed.join(1, 2, TCPStore("127.0.0.1", port, 2, False))
+    distributed.join(1, 2, TCPStore("127.0.0.1", port, 2, False), neighbours=link)
     pipe.send({kind: learned(kind, 1) for kind in KINDS})
     distributed.leave()
 
 
-@pytest.fixture(scope="module")
-def processes() -> tuple[dict[str, Weights], dict[str, Weights]]:
+@pytest.fixture(scope="module", params=["gloo", "neighbours"])
+def processes(request: Any) -> tuple[dict[str, Weights], dict[str, Weights]]:
     """What process 0, this one, and process 1 have learned from their halves."""
+    near = request.param == "neighbours"
+    here, there = Neighbours.meet(2) if near else (None, None)
     spawn = torch.multiprocessing.get_context("spawn")
     store = TCPStore("127.0.0.1", 0, 2, True, wait_for_workers=False)
     pipe, theirs = spawn.Pipe()
-    process = spawn.Process(target=second, args=(store.port, theirs), daemon=True)
+    process = spawn.Process(target=second, args=(store.port, theirs, there), daemon=True)
     process.start()
     try:
-        distributed.join(0, 2, store)
-        here = {kind: learned(kind, 0) for kind in KINDS}
-        there = pipe.recv()
+        distributed.join(0, 2, store, neighbours=here)
+        ours = {kind: learned(kind, 0) for kind in KINDS}
+        others = pipe.recv()
     finally:
         distributed.leave()
         process.join(30)
         process.kill()
-    return here, there
+    return ours, others
 
 
 @pytest.mark.parametrize("kind", KINDS)
