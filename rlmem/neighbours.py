@@ -67,7 +67,7 @@ class Neighbours:
         return [max(column) for column in zip(*found, strict=True)]
 
     @torch.no_grad()
-    def average(self, tensors: Sequence[torch.Tensor]) -> None:
+    def average(self, tensors: list[torch.Tensor] | tuple[torch.Tensor, ...]) -> None:
         """Replace tensors on the CPU, of one type, by their means over the processes, in place.
 
         All add in the order of the processes, so all get the same bits.
