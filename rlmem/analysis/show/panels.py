@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import MultipleLocator
 
 from rlmem.analysis.compare.settings import Setting
 from rlmem.drawing import STYLE
@@ -79,15 +80,24 @@ def bytes_axis(at: Axes, values: np.ndarray) -> None:
         step = max(1, int(np.ceil((most - least) / 3)))
         at.set_xticks([2.0**power for power in np.arange(least, most + 1, step)])
         at.xaxis.minorticks_off()
-    else:
-        at.locator_params(axis="x", nbins=3)
+    elif values.max() > values.min():
+        # Two ticks at least: the largest round step of which the axis, wider by margins, has two.
+        unit, room = byte_unit(values.max()), 1.1 * (values.max() - values.min()) / 2
+        steps = np.array([1, 2, 5]) * 10.0 ** np.floor(np.log10(room / unit))
+        step = max(0.1, steps[unit * steps <= room].max())  # labels have one decimal
+        at.xaxis.set_major_locator(MultipleLocator(unit * step))
     at.xaxis.set_major_formatter(lambda size, _: readable_bytes(size).replace(".0 ", " "))
+
+
+def byte_unit(most: float) -> int:
+    """Bytes of the unit that so many are told in."""
+    return next((size for size in (2**30, 2**20, 2**10) if most >= size), 1)
 
 
 def bytes_upward(at: Axes) -> None:
     """Bytes as y from 0, in the unit that fits the largest."""
     most = at.get_ylim()[1]
-    unit = next((size for size in (2**30, 2**20, 2**10) if most >= size), 1)
+    unit = byte_unit(most)
     steps = np.array([1, 2, 2.5, 5, 10]) * 10.0 ** np.floor(np.log10(most / unit / 4))
     step = unit * next((s for s in steps if 4 * s >= most / unit), steps[-1])
     at.set_ylim(0, most)

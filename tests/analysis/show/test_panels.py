@@ -9,8 +9,10 @@ pytest.importorskip("matplotlib")
 
 import itertools
 
+import numpy as np
+
 from rlmem.analysis.compare.looks import look
-from rlmem.analysis.show.panels import Named, bytes_upward, lines_of, name_beside, panel
+from rlmem.analysis.show.panels import Named, bytes_axis, bytes_upward, lines_of, name_beside, panel
 
 LABELS = [
     "uniform",
@@ -51,3 +53,14 @@ def test_bytes_have_the_unit_that_fits_the_largest(most: float, ticks: list[str]
     bytes_upward(at)
     drawn.canvas.draw()
     assert [tick.get_text() for tick in at.get_yticklabels()] == ticks
+
+
+@pytest.mark.parametrize("values", [(18e6, 27e6), (6e6, 7.5e6), (5e6, 19e6), (900.0, 1500.0)])
+def test_bytes_of_much_the_same_size_have_two_ticks_or_more(values: tuple[float, float]) -> None:
+    drawn, at = panel()
+    at.plot(values, (0, 1))
+    bytes_axis(at, np.array(values))
+    drawn.canvas.draw()
+    low, high = at.get_xlim()
+    seen = [t.get_text() for t in at.get_xticklabels() if low <= t.get_position()[0] <= high]
+    assert 2 <= len(set(seen)) == len(seen) <= 6
