@@ -178,6 +178,30 @@ def episodic() -> list[Claim]:
                           "on MsPacman; NEC beats DQN, PER and MFEC on Road Runner")]  # fmt: skip
 
 
+def no_replay() -> list[Claim]:
+    table = results("no_replay", "Acrobot")
+    ours, theirs, none = (
+        table[table["label"] == row] for row in ("A3C", "DQN, uniform", "DQN, none")
+    )
+    assert {len(ours), len(theirs), len(none)} == {5}
+    assert set(theirs["env_steps"]) == set(none["env_steps"]) == {100_000}
+    assert ours["env_steps"].max() < 100_100  # a rollout more
+    ends, asked = (of(table, row, "eval_return_mean") for row in ("A3C", "DQN, uniform"))
+    sizes = [readable_bytes(runs["memory_bytes_peak"].mean()) for runs in (ours, theirs)]
+    apart = paired(ends, asked)
+    high = f"{apart.high:.0f}"
+    said = f"(difference {apart.value:.1f}, {_short(apart.low, '.1f')} to {high})"
+    return [
+        ("README.md", f"without a replay A3C ends at {ends.mean():.1f} on Acrobot, DQN with one at "
+                      f"{asked.mean():.1f} {said}, in {sizes[0]} in place of {sizes[1]}; DQN "
+                      f"without one at {none['eval_return_mean'].mean():.0f} | 5 seeds"),
+        ("studies/no_replay/findings.md",
+         f"A3C {ends.mean():.1f} with {sizes[0]}, DQN with all its newest 50,000 transitions "
+         f"{asked.mean():.1f} with {sizes[1]} (difference {apart.value:.1f}, 95 % interval "
+         f"{_short(apart.low, '.1f')} to {high},"),
+    ]  # fmt: skip
+
+
 def cartpole_speed() -> list[Claim]:
     speeds = {
         contender["name"]: [run["env_steps_per_second"] for run in contender["runs"]]
@@ -191,7 +215,7 @@ def cartpole_speed() -> list[Claim]:
 
 SOURCES: list[Callable[[], list[Claim]]] = [
     *(reacher, sb3, road_runner, random_play, frontiers),
-    *(mountain_car, mazes, episodic, cartpole_speed),
+    *(mountain_car, mazes, episodic, no_replay, cartpole_speed),
 ]
 
 

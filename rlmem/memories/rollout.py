@@ -176,7 +176,7 @@ class Rollout:
         rollout: that an agent can learn from all of it at once.
     """
 
-    colours: ClassVar = {"rollout": 8}  # in figures
+    colours: ClassVar = {"rollout": 19}  # in figures
 
     rollout = True
 

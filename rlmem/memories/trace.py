@@ -88,7 +88,7 @@ class TraceMemory(NoReplay):
         traces: that it counts what an agent keeps of earlier steps.
     """
 
-    colours: ClassVar = {"trace": 31}  # in figures
+    colours: ClassVar = {"trace": 14}  # in figures
 
     traces = True
 

@@ -82,7 +82,7 @@ class WorkerRolloutsSettings(MemorySettings):
 class WorkerRolloutsPart:
     """A rollout a worker."""
 
-    colours: ClassVar = {"worker_rollouts": 16}  # in figures
+    colours: ClassVar = {"worker_rollouts": 21}  # in figures
 
     is_map = False
     of_workers = True

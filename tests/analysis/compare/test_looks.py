@@ -8,7 +8,7 @@ def test_a_memory_has_the_slot_that_its_part_declares_whatever_is_beside_it() ->
 
 
 def test_memories_of_one_colour_have_other_lines() -> None:
-    found = slots(["uniform", "rollout"])
+    found = slots(["cer", "rollout"])
     one, other = (look(slot, 0) for slot in found.values())
     assert one.colour == other.colour
     assert one.dash != other.dash
