@@ -315,6 +315,8 @@ class Others:
             process.join()
         for pipe in self.pipes:
             pipe.close()
+        if self.link is not None:
+            self.link.close()
 
 
 def _live(
