@@ -178,6 +178,27 @@ def episodic() -> list[Claim]:
                           "on MsPacman; NEC beats DQN, PER and MFEC on Road Runner")]  # fmt: skip
 
 
+def road_runner_memory() -> list[Claim]:
+    table = results("road_runner_memory")
+    newest, whole, none = (
+        of(table, row, "eval_return_mean") for row in ("FIFO 1 MiB", "uniform", "none")
+    )
+    assert {len(newest), len(whole), len(none)} == {3}
+    assert set(table["env_steps"]) == {50_000}
+    assert (newest > whole).all()
+    assert (whole > none).all()
+    size = readable_bytes(of(table, "uniform", "memory_bytes_peak").mean())
+    scores = [f"{runs.mean():,.0f}" for runs in (newest, whole, none)]
+    seeds = [", ".join(f"{score:,.0f}" for score in runs) for runs in (newest, whole, none)]
+    return [
+        ("README.md", f"a replay of 1 MiB learned as well as one of all transitions in {size}, in "
+                      f"50,000 steps: mean final score {scores[0]} and {scores[1]}; with no replay "
+                      f"{scores[2]} | 3 seeds"),
+        ("studies/road_runner_memory/findings.md",
+         f"1 MiB of the newest transitions {seeds[0]}; all of them {seeds[1]}; none {seeds[2]}."),
+    ]  # fmt: skip
+
+
 def no_replay() -> list[Claim]:
     table = results("no_replay", "Acrobot")
     ours, theirs, none = (
@@ -215,7 +236,7 @@ def cartpole_speed() -> list[Claim]:
 
 SOURCES: list[Callable[[], list[Claim]]] = [
     *(reacher, sb3, road_runner, random_play, frontiers),
-    *(mountain_car, mazes, episodic, no_replay, cartpole_speed),
+    *(mountain_car, mazes, episodic, no_replay, road_runner_memory, cartpole_speed),
 ]
 
 
