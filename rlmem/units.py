@@ -12,7 +12,10 @@ _UNITS = {"B": 1} | {
 
 
 def number(value: float, form: str = "{:,.4g}") -> str:
-    """A number for people: a dash for NaN, 0 for what a sum that cancels leaves."""
+    """A number for people: a dash for NaN, 0 for what a sum that cancels leaves, 10,350 in place of
+    1.035e+04."""
+    if 1e4 <= abs(value) < 1e9:
+        form = form.replace(".4g", ".0f")
     return form.format(0.0 if abs(value) < 1e-12 else value) if math.isfinite(value) else "-"
 
 

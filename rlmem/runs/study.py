@@ -32,7 +32,7 @@ from rlmem.errors import UserError
 from rlmem.run_files import append_text, plain_cells, write_small
 from rlmem.runs.study_code import load_code
 from rlmem.runs.study_file import RECORD, Study, StudyJob, slug
-from rlmem.units import readable_seconds
+from rlmem.units import number, readable_seconds
 
 _told_to_end = threading.Event()  # in a worker: by a signal that ended its job
 
@@ -151,9 +151,7 @@ def _result(job: StudyJob) -> str:
     summary = job.summary
     score = summary.get("eval_return_mean")
     seconds = readable_seconds(summary.get("wall_seconds") or 0.0)
-    return (
-        f"{summary.get('status')}, return {score if score is None else f'{score:.4g}'}, {seconds}"
-    )
+    return f"{summary.get('status')}, return {score if score is None else number(score)}, {seconds}"
 
 
 def report_study(study: Study) -> Report | None:
