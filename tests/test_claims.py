@@ -188,11 +188,13 @@ def road_runner_memory() -> list[Claim]:
     assert (newest > whole).all()
     assert (whole > none).all()
     size = readable_bytes(of(table, "uniform", "memory_bytes_peak").mean())
+    (few,), (many,) = (set(of(table, row, "grad_steps")) for row in ("none", "uniform"))
     scores = [f"{runs.mean():,.0f}" for runs in (newest, whole, none)]
     seeds = [", ".join(f"{score:,.0f}" for score in runs) for runs in (newest, whole, none)]
     return [
         ("README.md", f"a replay of 1 MiB learned as well as one of all transitions in {size}, in "
-                      f"50,000 steps: mean final score {scores[0]} and {scores[1]}; with no replay "
+                      f"50,000 steps: mean final score {scores[0]} and {scores[1]}; with no "
+                      f"replay, and so {few:,.0f} gradient steps in place of {many:,.0f}, "
                       f"{scores[2]} | 3 seeds"),
         ("studies/road_runner_memory/findings.md",
          f"1 MiB of the newest transitions {seeds[0]}; all of them {seeds[1]}; none {seeds[2]}."),
@@ -209,13 +211,15 @@ def no_replay() -> list[Claim]:
     assert ours["env_steps"].max() < 100_100  # a rollout more
     ends, asked = (of(table, row, "eval_return_mean") for row in ("A3C", "DQN, uniform"))
     sizes = [readable_bytes(runs["memory_bytes_peak"].mean()) for runs in (ours, theirs)]
+    (few,), (many,) = (set(runs["grad_steps"]) for runs in (none, theirs))
     apart = paired(ends, asked)
     high = f"{apart.high:.0f}"
     said = f"(difference {apart.value:.1f}, {_short(apart.low, '.1f')} to {high})"
     return [
         ("README.md", f"without a replay A3C ends at {ends.mean():.1f} on Acrobot, DQN with one at "
                       f"{asked.mean():.1f} {said}, in {sizes[0]} in place of {sizes[1]}; DQN "
-                      f"without one at {none['eval_return_mean'].mean():.0f} | 5 seeds"),
+                      f"without one, in {few:,.0f} gradient steps in place of {many:,.0f}, at "
+                      f"{none['eval_return_mean'].mean():.0f} | 5 seeds"),
         ("studies/no_replay/findings.md",
          f"A3C {ends.mean():.1f} with {sizes[0]}, DQN with all its newest 50,000 transitions "
          f"{asked.mean():.1f} with {sizes[1]} (difference {apart.value:.1f}, 95 % interval "

@@ -44,7 +44,7 @@ def read_findings(path: Path, own: Collection[str] = ()) -> Findings:
 
     Args:
         path: of a Markdown file; without one the answer is empty.
-        own: names of the figures that the page draws itself, which are not shown twice.
+        own: names of the figures that the page draws itself, which it leaves out.
 
     Raises:
         UserError: markdown-it-py is missing.
