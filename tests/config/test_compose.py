@@ -224,6 +224,12 @@ def test_the_road_runner_study_is_the_published_setting() -> None:
     assert cfg.evaluation.every == 1_000
 
 
+@pytest.mark.parametrize("experiment", ["road_runner_study", "road_runner_study_100k"])
+def test_no_replay_holds_one_batch_in_the_road_runner_studies(experiment: str) -> None:
+    cfg = resolved(f"experiment={experiment}", "memory=none")
+    assert cfg.memory.capacity == cfg.agent.batch_size == 32
+
+
 def test_an_override_wins_over_the_experiment() -> None:
     cfg = resolved("experiment=road_runner_study", "memory=per", "memory.capacity=5000")
     assert (cfg.memory.name, cfg.memory.capacity) == ("per", 5000)
