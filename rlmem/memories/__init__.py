@@ -15,6 +15,7 @@ from rlmem.memories.gwr.samplers import (
 )
 from rlmem.memories.gwr.writer import GWRWriter
 from rlmem.memories.memory import ReplayMemory
+from rlmem.memories.random_eviction import RandomEvictionWriter
 from rlmem.memories.ring.dense import DenseStorage
 from rlmem.memories.ring.frames import FrameStorage
 from rlmem.memories.ring.writer import RingWriter
@@ -51,6 +52,7 @@ __all__ = [
     "NewestSampler",
     "PrioritizedEdgeSampler",
     "PrioritizedSampler",
+    "RandomEvictionWriter",
     "RandomProjection",
     "RankSampler",
     "ReplayMemory",

@@ -45,6 +45,8 @@ class SlotStorage(TransitionStorage):
         (2, 1)
     """
 
+    _settings = (*TransitionStorage._settings, "max_size")  # which a budget lowers
+
     def __init__(
         self,
         capacity: int,
@@ -163,6 +165,17 @@ class SlotStorage(TransitionStorage):
         for name, column in self._columns.items():
             batch[name].numpy()[...] = column[index]
         return batch
+
+    def limit_bytes(self, budget: int, slot_bytes: int) -> None:
+        """See `ReplayStorage`: as many slots as fit, up to the capacity."""
+        fixed, one = (sum(self._bytes(slots).values()) for slots in (0, 1))
+        a_slot = one - fixed + slot_bytes
+        if budget < fixed + a_slot:
+            raise UserError(
+                f"memory.budget={budget}: too small for this memory, of which one transition takes "
+                f"{fixed + a_slot} bytes; use more"
+            )
+        self.max_size = min(self.max_size, (budget - fixed) // a_slot)
 
     def footprint(self) -> dict[str, int]:
         return self._bytes(self._count)

@@ -27,6 +27,7 @@ MEMORIES = (
     "her",
     "medqn_u",
     "medqn_r",
+    "random_eviction",
     *GWR,
     *ANSWERS,
 )

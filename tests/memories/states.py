@@ -16,9 +16,11 @@ from rlmem.memories import (
     NewestSampler,
     PrioritizedEdgeSampler,
     PrioritizedSampler,
+    RandomEvictionWriter,
     RankSampler,
     ReplayMemory,
     RingWriter,
+    SlotStorage,
     StoredStates,
     UniformEdgeSampler,
     UniformSampler,
@@ -63,6 +65,13 @@ def limited(kind: str, budget: int) -> ReplayMemory:
 def _map(parts: Callable[[], tuple], sampler: str) -> ReplayMemory:
     storage, writer = parts()
     return ReplayMemory(storage, EDGE_SAMPLERS[sampler](), writer, seed=0)
+
+
+def by_chance(reservoir: bool, budget: int | None = None) -> ReplayMemory:
+    """A list in which chance says what makes room."""
+    storage = SlotStorage(CAPACITY, FRAME, stack=3, num_envs=2)
+    sampler, writer = PrioritizedSampler(CAPACITY), RandomEvictionWriter(reservoir)
+    return ReplayMemory(storage, sampler, writer, seed=0, budget=budget)
 
 
 def _consolidating(bounds: bool) -> ReplayMemory:
@@ -113,6 +122,8 @@ def _cases() -> dict[str, Case]:
     for strategy in ("future", "final", "episode", "random"):
         memory = partial(hindsight_memory, strategy, sampler="per")
         cases[f"hindsight, {strategy}"] = memory, lambda rng, rows: GoalEnvs(rng, 2).block(rows)
+    cases["random eviction"] = partial(by_chance, False), frames
+    cases["reservoir, budget"] = partial(by_chance, True, 8_000), frames
     cases["consolidation, bounds"] = partial(_consolidating, True), _vectors
     cases["consolidation, stored"] = partial(_consolidating, False), _vectors
     return cases

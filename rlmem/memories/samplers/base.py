@@ -12,7 +12,13 @@ from rlmem.settings import Settings
 
 
 class ReplaySampler(Stateful, Sampler):
-    """Base of the samplers: drawing from `self._rng`, saving without pickle, counting bytes."""
+    """Base of the samplers: drawing from `self._rng`, saving without pickle, counting bytes.
+
+    Attributes:
+        in_order: that it needs a storage that knows which transitions are the newest.
+    """
+
+    in_order = False
 
     @classmethod
     def build(cls, settings: Settings, needs: Needs, capacity: int) -> "ReplaySampler":

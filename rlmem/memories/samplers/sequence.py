@@ -38,6 +38,8 @@ class SequenceSampler(ReplaySampler):
         length: T.
     """
 
+    in_order = True
+
     @classmethod
     def check(cls, settings: SequenceSettings, run: Any) -> None:
         """The agent learns from runs.

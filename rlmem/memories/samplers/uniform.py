@@ -102,6 +102,8 @@ class NewestSampler(ReplaySampler):
     turns, as far as the storage still holds them.
     """
 
+    in_order = True
+
     def __init__(self) -> None:
         super().__init__()
         self._rows = 0  # that were written last

@@ -1,0 +1,139 @@
+"""Lists that let a transition go at random, where a ring lets the oldest go.
+
+A ring of few bytes forgets all that is older than its length. These are the controls that hold as
+many bytes and forget otherwise: they tell whether a memory that learns where a ring of its bytes
+forgets does so by what it chooses to keep, or by keeping some of what is old at all.
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from rlmem.errors import UserError
+from rlmem.memories.base.build import MemorySettings, Needs
+from rlmem.memories.base.serialize import State
+from rlmem.memories.base.state import count_of
+from rlmem.memories.base.writer import ReplayWriter
+from rlmem.memories.memory import ReplayMemory
+from rlmem.memories.replay import read_budget
+from rlmem.memories.slots import SlotStorage
+from rlmem.registry import part
+from rlmem.settings import part_of, setting
+
+EVICTIONS = ("random", "reservoir")
+
+
+class RandomEvictionWriter(ReplayWriter):
+    """Fills a `SlotStorage`, then writes over slots drawn at random.
+
+    Args:
+        reservoir: False: each transition takes a random slot, so that one that was written k
+            transitions ago is still held with probability (1 - 1 / capacity)^k. True: transition
+            number n (from 0) takes one with probability capacity / (n + 1), so that each that was
+            ever written is held with the same probability (Vitter 1985, algorithm R).
+    """
+
+    def __init__(self, reservoir: bool = False) -> None:
+        super().__init__()
+        self.reservoir = reservoir
+        self._seen = 0
+
+    def extend(self, data: Any) -> torch.Tensor:
+        """Write a block of N transitions; their slots int64 [N], -1: not kept.
+
+        Raises:
+            ValueError: a block of other shapes; nothing is written.
+        """
+        block = self._storage.read_block(data)
+        capacity, rows = self._storage.max_size, len(block)
+        number = self._seen + torch.arange(rows)
+        among = number + 1 if self.reservoir else torch.full_like(number, capacity)
+        draw = (torch.rand(rows, generator=self._rng, dtype=torch.float64) * among).long()
+        slots = torch.where(number < capacity, number, draw)
+        slots[slots >= capacity] = -1
+        self._storage.set(slots.numpy(), block)
+        self._seen += rows
+        return slots
+
+    def _empty(self, empty_write_count: bool = True) -> None:
+        self._seen = 0
+
+    def state_views(self) -> State:
+        return {"seen": self._seen}
+
+    def check_state(self, state: State) -> None:
+        count_of(state, "seen")
+
+    def take_over(self, state: State) -> None:
+        self._seen = int(state["seen"])
+
+
+@dataclass(kw_only=True)
+class RandomEvictionSettings(MemorySettings):
+    """Which transitions make room, and which are drawn."""
+
+    extends = "random_eviction"
+
+    eviction: str = setting(choices=EVICTIONS)
+    sampler: Any = part_of("memory/sampler")
+
+
+@part("memory", "random_eviction", settings=RandomEvictionSettings)
+class RandomEviction:
+    """A list in which chance says what makes room."""
+
+    colours: ClassVar = {"random_eviction": 16}  # in figures
+
+    @classmethod
+    def check(cls, settings: RandomEvictionSettings, run: Any) -> None:
+        """What it does not have: the order of time, returns over several steps, more columns.
+
+        Raises:
+            UserError: the run asks for one of these, or the budget is no size.
+        """
+        if settings.budget is not None:
+            read_budget(settings.budget)
+        if run.agent.n_step > 1:
+            raise UserError(
+                f"agent.n_step={run.agent.n_step}: memory={settings.name} does not hold what "
+                "followed a transition, so it has no returns over several steps; use agent.n_step=1"
+            )
+        sampler = settings.sampler.part
+        if sampler.cls.in_order:
+            raise UserError(
+                f"memory/sampler={sampler.name}: draws by the order of time, which memory="
+                f"{settings.name} does not hold; use memory/sampler=uniform or prioritized"
+            )
+
+    @classmethod
+    def build(cls, settings: RandomEvictionSettings, needs: Needs) -> ReplayMemory:
+        """Compose the memory.
+
+        Raises:
+            UserError: the agent adds columns, or the budget holds no transition.
+        """
+        if needs.columns:
+            raise UserError(
+                f"memory={settings.name}: it does not hold what this agent adds to a transition "
+                f"({', '.join(needs.columns)}); use memory=uniform"
+            )
+        spec = needs.spec
+        discrete = np.uint8 if spec.num_actions <= 256 else np.int64
+        storage = SlotStorage(
+            settings.capacity,
+            spec.frame_shape,
+            spec.dtype,
+            stack=spec.stack,
+            num_envs=spec.num_envs,
+            action_shape=spec.action_shape,
+            action_dtype=np.float32 if spec.action_shape else discrete,
+        )
+        return ReplayMemory(
+            storage,
+            settings.sampler.build(needs, storage.max_size),
+            RandomEvictionWriter(settings.eviction == "reservoir"),
+            seed=needs.seed,
+            budget=None if settings.budget is None else read_budget(settings.budget),
+        )
