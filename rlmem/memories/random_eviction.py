@@ -88,7 +88,7 @@ class RandomEviction:
 
     @classmethod
     def check(cls, settings: RandomEvictionSettings, run: Any) -> None:
-        """What it does not have: the order of time, returns over several steps, more columns.
+        """What it does not have: the order of time, and returns over several steps.
 
         Raises:
             UserError: the run asks for one of these, or the budget is no size.
@@ -112,13 +112,8 @@ class RandomEviction:
         """Compose the memory.
 
         Raises:
-            UserError: the agent adds columns, or the budget holds no transition.
+            UserError: the budget holds no transition.
         """
-        if needs.columns:
-            raise UserError(
-                f"memory={settings.name}: it does not hold what this agent adds to a transition "
-                f"({', '.join(needs.columns)}); use memory=uniform"
-            )
         spec = needs.spec
         discrete = np.uint8 if spec.num_actions <= 256 else np.int64
         storage = SlotStorage(
