@@ -227,6 +227,23 @@ def no_replay() -> list[Claim]:
     ]  # fmt: skip
 
 
+def pong() -> list[Claim]:
+    table = results("a3c", "Pong")
+    runs = table[table["label"] == "LSTM, one frame"].sort_values("seed")
+    assert len(runs) == 3
+    assert runs["env_steps"].between(3_000_000, 3_000_100).all()  # and a rollout
+    first, second, third = (f"{mean:.1f}" for mean in runs["train_return_mean"])
+    size = readable_bytes(runs["memory_bytes_peak"].mean())
+    *greedy, last = (f"{score:.0f}" for score in runs["eval_return_mean"])
+    means = f"{first}, {second} and {third}"
+    return [
+        ("README.md", f"A3C wins Pong without a replay, in {size}: its last 100 training games in "
+                      f"3,000,000 steps had a mean of {means} | 3 seeds |"),
+        ("studies/a3c/findings.md", f"it was {means}, and the greedy network scored "
+                                    f"{', '.join(greedy)} and {last}."),
+    ]  # fmt: skip
+
+
 def cartpole_speed() -> list[Claim]:
     speeds = {
         contender["name"]: [run["env_steps_per_second"] for run in contender["runs"]]
@@ -240,7 +257,7 @@ def cartpole_speed() -> list[Claim]:
 
 SOURCES: list[Callable[[], list[Claim]]] = [
     *(reacher, sb3, road_runner, random_play, frontiers),
-    *(mountain_car, mazes, episodic, no_replay, road_runner_memory, cartpole_speed),
+    *(mountain_car, mazes, episodic, no_replay, pong, road_runner_memory, cartpole_speed),
 ]
 
 
