@@ -84,7 +84,7 @@ class RandomEvictionSettings(MemorySettings):
 class RandomEviction:
     """A list in which chance says what makes room."""
 
-    colours: ClassVar = {"random_eviction": 16}  # in figures
+    colours: ClassVar = {"random_eviction": 22}  # in figures
 
     @classmethod
     def check(cls, settings: RandomEvictionSettings, run: Any) -> None:
