@@ -227,6 +227,27 @@ def no_replay() -> list[Claim]:
     ]  # fmt: skip
 
 
+def breakout() -> list[Claim]:
+    table = results("no_replay", "Breakout")
+    rows = "PQN, long", "DQN, uniform", "PQN"
+    long, asked, short = (of(table, row, "eval_return_mean") for row in rows)
+    assert {len(long), len(asked), len(short)} == {5}
+    seconds = [of(table, row, "cpu_seconds").mean() for row in rows[:2]]
+    (many,), (updates,), (few,) = (set(of(table, row, "grad_steps")) for row in rows)
+    above, below = paired(long, asked), paired(asked, short)
+    return [
+        ("README.md", f"PQN, which has no replay, ends its 500,000 steps at {long.mean():.1f} in "
+                      f"{seconds[0]:.0f} CPU seconds, DQN with one its 100,000 at "
+                      f"{asked.mean():.1f} in {seconds[1]:.0f} (difference {above.value:.1f}, "
+                      f"{interval(above)}); at equal env steps it is {below.value:.1f} below "
+                      f"({_short(below.low, '.1f').removeprefix('0')} to {below.high:.1f}) | "
+                      f"5 seeds; {many:,}, {updates:,} and {few:,} gradient steps"),
+        ("studies/no_replay/findings.md", f"{long.mean():.1f} and {asked.mean():.1f} on Breakout "
+                                          f"(difference {above.value:.1f}, 95 % interval "
+                                          f"{interval(above)})"),
+    ]  # fmt: skip
+
+
 def pong() -> list[Claim]:
     table = results("a3c", "Pong")
     runs = table[table["label"] == "LSTM, one frame"].sort_values("seed")
@@ -257,7 +278,7 @@ def cartpole_speed() -> list[Claim]:
 
 SOURCES: list[Callable[[], list[Claim]]] = [
     *(reacher, sb3, road_runner, random_play, frontiers),
-    *(mountain_car, mazes, episodic, no_replay, pong, road_runner_memory, cartpole_speed),
+    *(mountain_car, mazes, episodic, no_replay, breakout, pong, road_runner_memory, cartpole_speed),
 ]
 
 
