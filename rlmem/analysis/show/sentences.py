@@ -26,16 +26,27 @@ def finding(settings: Sequence[Setting], metric: str | None = None) -> str:
     order = ranked(settings, metric)
     if not order:
         return f"No run of {settings[0].env_id} has ended."
-    (best, value), *others = order
+    best, value = order[0]
+    level = [setting for setting, mean in order if mean == value]
     when = {OVER_RUN: " over the run", "eval_return_mean": " in the final evaluation"}
-    first = f"{_quoted(best.label)} returned most{when.get(metric, '')}: {_plain(value)}"
+    each = " each" if len(level) > 1 else ""
+    first = f"{_listed(level)} returned most{when.get(metric, '')}: {_plain(value)}{each}"
     said = f"On {best.env_id}, {first}."
+    others = order[len(level) :]
     if not others:
         return said
     second = others[0][0]
     found = above(best, second, metric)
     next_is = "Next" if found and is_clear(found) else "Perhaps as good"
     return f"{said} {next_is}: {_quoted(second.label)}, lower by {_amount(found)}."
+
+
+def _listed(settings: Sequence[Setting]) -> str:
+    """Labels as a sentence names them, or how many there are."""
+    if len(settings) > SHOWN:
+        return several(len(settings), "setting")
+    *names, last = (_quoted(setting.label) for setting in settings)
+    return f"{', '.join(names)} and {last}" if names else last
 
 
 def _quoted(label: str) -> str:

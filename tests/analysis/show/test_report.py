@@ -295,6 +295,19 @@ def test_the_finding_stands_first_with_how_sure_it_is(tmp_path: Path) -> None:
     assert "per 53 with 1000 B; uniform 40" in spoken
 
 
+def test_settings_that_returned_as_much_are_named_together(tmp_path: Path) -> None:
+    for seed in range(5):
+        for memory, final in (("per", 100.0), ("cer", 100.0), ("uniform", 80.0)):
+            make_run(tmp_path / f"{memory}{seed}", memory, seed, final=final)
+    write_report([tmp_path], tmp_path / "report")
+    page = (tmp_path / "report/index.html").read_text()
+    assert re.search(
+        r"On CartPole-v1, (cer and per|per and cer) returned most over the run: 50 each\. "
+        "Next: uniform, lower by 10",
+        page,
+    )
+
+
 def test_a_page_of_many_settings_stays_small(tmp_path: Path) -> None:
     for k in range(60):
         make_run(tmp_path / f"r{k}", env_id=f"E{k % 6}", config={"agent.lr": 0.1 * (1 + k // 6)})
