@@ -8,7 +8,6 @@ forgets does so by what it chooses to keep, or by keeping some of what is old at
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
 
 from rlmem.errors import UserError
@@ -114,17 +113,7 @@ class RandomEviction:
         Raises:
             UserError: the budget holds no transition.
         """
-        spec = needs.spec
-        discrete = np.uint8 if spec.num_actions <= 256 else np.int64
-        storage = SlotStorage(
-            settings.capacity,
-            spec.frame_shape,
-            spec.dtype,
-            stack=spec.stack,
-            num_envs=spec.num_envs,
-            action_shape=spec.action_shape,
-            action_dtype=np.float32 if spec.action_shape else discrete,
-        )
+        storage = SlotStorage(settings.capacity, **needs.layout)
         return ReplayMemory(
             storage,
             settings.sampler.build(needs, storage.max_size),

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from rlmem.memories.base.spec import TransitionSpec
 from rlmem.settings import Settings, setting
 
@@ -43,3 +45,18 @@ class Needs:
     round_rows: int = 1
     round_updates: int = 1
     columns: Mapping[str, tuple[tuple[int, ...], Any]] = field(default_factory=dict)
+
+    @property
+    def layout(self) -> dict[str, Any]:
+        """What a storage of transitions is told of them: arguments of its constructor. Discrete
+        actions are held in a byte where it has room for them."""
+        spec = self.spec
+        discrete = np.uint8 if spec.num_actions <= 256 else np.int64
+        return {
+            "frame_shape": spec.frame_shape,
+            "dtype": spec.dtype,
+            "stack": spec.stack,
+            "num_envs": spec.num_envs,
+            "action_shape": spec.action_shape,
+            "action_dtype": np.float32 if spec.action_shape else discrete,
+        }

@@ -67,18 +67,12 @@ class RingStorage(RingFrames):
             budget: bytes, or None.
         """
         spec = needs.spec
-        discrete = np.uint8 if spec.num_actions <= 256 else np.int64
         if budget is not None:  # an upper bound: memory is taken as it is written
             frame = 0 if cls.compresses else int(np.prod(spec.frame_shape)) * spec.dtype.itemsize
             capacity = budget // (ROW.itemsize + 1 + frame) + spec.num_envs
         return cls(
             capacity,
-            spec.frame_shape,
-            spec.dtype,
-            stack=spec.stack,
-            num_envs=spec.num_envs,
-            action_shape=spec.action_shape,
-            action_dtype=np.float32 if spec.action_shape else discrete,
+            **needs.layout,
             n_step=needs.n_step,
             gamma=needs.gamma,
             budget=budget,
