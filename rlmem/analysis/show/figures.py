@@ -32,6 +32,7 @@ from rlmem.analysis.show.panels import (
 from rlmem.drawing import STYLE, figure
 
 MOST_COMPARED, MOST_WITH_BOUNDS = 24, 12
+MOST_APART = 100  # settings; of more the grey ones are one artist, which takes a tenth of the bytes
 
 
 def in_colour(settings: Sequence[Setting], marked: Sequence[str] = ()) -> list[Setting]:
@@ -66,6 +67,7 @@ def curves(
     drawn, at = panel(chosen)
     of_bytes = column == "memory_bytes"
     named: list[Named] = []
+    grey: list[tuple[str, np.ndarray, np.ndarray]] = []
     for setting in settings:
         x, value, low, high = setting.curve(column, over)
         if not len(x):
@@ -73,7 +75,7 @@ def curves(
         style, colored = setting.look, setting in chosen
         gid = identity(setting, "line", at)
         if not colored:
-            at.plot(x, value, color=GREY, linewidth=0.7, alpha=0.6, gid=gid, zorder=1)
+            grey.append((gid, x, value))
             continue
         every = max(1, len(x) // 5)
         at.plot(x, value, color=style.colour, linestyle=style.dash, marker=style.mark,
@@ -87,6 +89,8 @@ def curves(
             band = at.fill_between(x, low, high, color=style.colour, alpha=0.15,
                                    linewidth=0)  # fmt: skip
             band.set_gid(identity(setting, "band", at))
+    for gid, x, value in _together(grey, len(settings) > MOST_APART):
+        at.plot(x, value, color=GREY, linewidth=0.7, alpha=0.6, gid=gid, zorder=1)
     if not at.lines:
         return None
     plain_thousands(at, "x")
@@ -97,6 +101,18 @@ def curves(
         plain_thousands(at, "y")
     name_beside(at, named)
     return drawn
+
+
+def _together(
+    grey: list[tuple[str, np.ndarray, np.ndarray]], many: bool
+) -> list[tuple[str | None, np.ndarray, np.ndarray]]:
+    """Grey lines as they are, or as one that is broken between them, ten points of each."""
+    if not many or not grey:
+        return list(grey)
+    gap = np.full(1, np.nan)
+    parts = [(line[:: max(1, len(line) // 9)], line[-1:], gap) for _, *xy in grey for line in xy]
+    x, y = (np.concatenate([a for part in parts[k::2] for a in part]) for k in (0, 1))
+    return [(None, x, y)]
 
 
 @rc_context(PANEL)
@@ -115,8 +131,12 @@ def return_against_bytes(
     best = pareto_frontier(cost, gain)
     edge = [*cost[best], cost.max()], [*gain[best], gain[best][-1]]
     at.step(*edge, where="post", color=GREY, linewidth=1, zorder=0)
+    many = len(settings) > MOST_APART
     for (setting, estimate), x in zip(points, cost, strict=True):
-        _point(at, setting, estimate, x, metric, setting in chosen)
+        if setting in chosen or not many:
+            _point(at, setting, estimate, x, metric, setting in chosen)
+    if many:
+        at.plot(cost, gain, "o", color=GREY, markersize=3, zorder=0)
     bytes_axis(at, cost)
     at.margins(x=0.1)
     plain_thousands(at, "y")

@@ -1,10 +1,12 @@
 """Pages: one HTML file each that needs nothing else, made of Jinja templates."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from rlmem.analysis.compare.settings import FEW_SEEDS, Setting, any_goals
@@ -19,16 +21,21 @@ from rlmem.units import number, several
 if TYPE_CHECKING:
     from rlmem.analysis.show.report import Report
 
-MOST_DRAWN = 330_000  # characters of drawings in a page, which has 500 kB at most
+MOST_BYTES = 490_000  # of a page; drawings that do not fit are linked to
+MOST_ROWS = 300  # settings in the table of a page
+MOST_WITH_RUNS = 100  # settings of a page that names each run
 NO_OVERRIDE = ("seed=", "hydra", "paths.", "resume=", "hparams_search=", "objective")
 
 
-def _linked(figures: Sequence[Drawing], first: Drawing | None) -> set[str]:
+def _linked(figures: Sequence[Drawing], first: Drawing | None, room: int) -> set[str]:
     """Names of the figures that the page links to, so that it stays small.
 
     The first one and those of the environments' views come before the others.
+
+    Args:
+        room: characters for drawings.
     """
-    linked, room = set(), MOST_DRAWN
+    linked = set()
     for drawn in sorted(figures, key=lambda each: (each != first, not each.view)):
         if len(drawn.svg) > room:
             linked.add(drawn.name)
@@ -37,7 +44,15 @@ def _linked(figures: Sequence[Drawing], first: Drawing | None) -> set[str]:
     return linked
 
 
-def _render(template: str, **values: Any) -> str:
+def _render(template: str, figures: Sequence[Drawing], first: Drawing | None, **values: Any) -> str:
+    """A page with as many of its drawings as there is room for beside all else."""
+    values |= {"figures": figures, "first": first}
+    bare = _fill(template, linked={drawn.name for drawn in figures}, **values)
+    room = MOST_BYTES - len(bare.encode())
+    return _fill(template, linked=_linked(figures, first, room), **values)
+
+
+def _fill(template: str, **values: Any) -> str:
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=lambda name: name is not None and name.endswith(".j2"),
@@ -63,12 +78,11 @@ def write_page(
     found = read_findings(findings, [drawn.name for drawn in figures])
     page = _render(
         "page.html.j2",
+        figures,
+        _first(found, figures),
         title=title,
         findings=found,
-        first=_first(found, figures),
-        linked=_linked(figures, _first(found, figures)),
         sections=sections,
-        figures=figures,
     )
     path.write_text(page, encoding="utf-8")
 
@@ -93,13 +107,13 @@ def write_report_page(report: "Report", path: Path) -> None:
     claim = found.claim or finding(of_head)
     page = _render(
         "report.html.j2",
+        report.figures,
+        first,
         title=_title(report, len(environments)),
         report=report,
         findings=found,
         claim=claim,
         sure="" if found.claim else how_sure(of_head),
-        first=first,
-        linked=_linked(report.figures, first),
         head=head,
         captions={env_id: finding(part) for env_id, part in here.items()},
         views={
@@ -109,7 +123,8 @@ def write_report_page(report: "Report", path: Path) -> None:
         notes=[*report.collection.notes, *_few_seeds(settings)],
         left_out=report.collection.left_out,
         environments=environments,
-        rows=[(setting, columns_of(setting, goals)) for setting in settings],
+        rows=[(setting, columns_of(setting, goals)) for setting in _listed(here)],
+        naming_runs=len(settings) <= MOST_WITH_RUNS,
         effects={
             env_id: effect_sections([e for e in report.effects if e.env_id == env_id])
             for env_id in environments
@@ -122,6 +137,20 @@ def write_report_page(report: "Report", path: Path) -> None:
         number=number,
     )
     path.write_text(page, encoding="utf-8")
+
+
+def _listed(here: Mapping[str, Sequence[Setting]]) -> list[Setting]:
+    """The settings in the page's table, of each environment those that returned most."""
+    if sum(map(len, here.values())) <= MOST_ROWS:
+        return list(chain.from_iterable(here.values()))
+    best = [sorted(part, key=_return_of, reverse=True) for part in here.values()]
+    most = max(1, MOST_ROWS // len(here))
+    return [setting for part in best for setting in part[:most]]
+
+
+def _return_of(setting: Setting) -> float:
+    """The return that a setting is compared by, lowest if there is none."""
+    return setting.compared.value if setting.compared else -np.inf
 
 
 def _title(report: "Report", environments: int) -> str:

@@ -81,10 +81,11 @@ def bytes_axis(at: Axes, values: np.ndarray) -> None:
         at.set_xticks([2.0**power for power in np.arange(least, most + 1, step)])
         at.xaxis.minorticks_off()
     elif values.max() > values.min():
-        # Two ticks at least: the largest round step of which the axis, wider by margins, has two.
-        unit, room = byte_unit(values.max()), 1.1 * (values.max() - values.min()) / 2
-        steps = np.array([1, 2, 5]) * 10.0 ** np.floor(np.log10(room / unit))
-        step = max(0.1, steps[unit * steps <= room].max())  # labels have one decimal
+        # The largest round step of which the axis, a little wider, has two ticks: labels are long.
+        unit, margin = byte_unit(values.max()), 0.05 * (values.max() - values.min())
+        low, high = (values.min() - margin) / unit, (values.max() + margin) / unit
+        steps = np.array([1, 2, 5, 10, 20]) * 10.0 ** np.floor(np.log10((high - low) / 2))
+        step = max(0.1, steps[high // steps - np.ceil(low / steps) >= 1].max())  # one decimal
         at.xaxis.set_major_locator(MultipleLocator(unit * step))
     at.xaxis.set_major_formatter(lambda size, _: readable_bytes(size).replace(".0 ", " "))
 

@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from rlmem.analysis.show.page import MOST_ROWS
 from rlmem.analysis.show.report import write_report
 from rlmem.errors import UserError
 from rlmem.runs.evaluate import evaluate
@@ -313,3 +314,19 @@ def test_a_page_of_many_settings_stays_small(tmp_path: Path) -> None:
         make_run(tmp_path / f"r{k}", env_id=f"E{k % 6}", config={"agent.lr": 0.1 * (1 + k // 6)})
     write_report([tmp_path], tmp_path / "report")
     assert (tmp_path / "report/index.html").stat().st_size <= 500_000
+
+
+def test_a_page_of_more_settings_than_its_table_holds_names_those_that_returned_most(
+    tmp_path: Path,
+) -> None:
+    for k in range(MOST_ROWS + 20):
+        make_run(tmp_path / f"r{k}", final=k, config={"agent.lr": 0.001 * (1 + k)})
+    write_report([tmp_path], tmp_path / "report")
+    page = (tmp_path / "report/index.html").read_text()
+    assert len(page.encode()) <= 500_000
+    assert f"The {MOST_ROWS} of {MOST_ROWS + 20} settings that returned most" in page
+    listed = re.findall(r'<a href="#setting-\d+">uniform, lr ([\d.]+)</a>', page)
+    assert sorted(round(float(lr), 3) for lr in listed) == [
+        round(0.001 * (1 + k), 3) for k in range(20, MOST_ROWS + 20)
+    ]
+    assert "<svg" in page[: page.index("id=settings")]
