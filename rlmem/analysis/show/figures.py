@@ -109,10 +109,12 @@ def _together(
     """Grey lines as they are, or as one that is broken between them, ten points of each."""
     if not many or not grey:
         return list(grey)
-    gap = np.full(1, np.nan)
-    parts = [(line[:: max(1, len(line) // 9)], line[-1:], gap) for _, *xy in grey for line in xy]
-    x, y = (np.concatenate([a for part in parts[k::2] for a in part]) for k in (0, 1))
-    return [(None, x, y)]
+
+    def thinned(line: np.ndarray) -> np.ndarray:
+        return np.concatenate([line[:: max(1, len(line) // 9)], line[-1:], [np.nan]])
+
+    x = np.concatenate([thinned(x) for _, x, _ in grey])
+    return [(None, x, np.concatenate([thinned(y) for _, _, y in grey]))]
 
 
 @rc_context(PANEL)
