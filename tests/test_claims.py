@@ -266,6 +266,26 @@ def pong() -> list[Claim]:
     ]  # fmt: skip
 
 
+def pqn_pong() -> list[Claim]:
+    table = results("pong", "Pong")
+    (long,), (theirs,) = (
+        table[table["label"] == row].to_dict("records") for row in ("PQN, long", "DQN, uniform")
+    )
+    assert (long["env_steps"], theirs["env_steps"]) == (1_500_000, 300_000)
+    means = [f"{run['train_return_mean']:.1f}" for run in (long, theirs)]
+    minutes = [f"{run['cpu_seconds'] / 60:.0f}" for run in (long, theirs)]
+    updates = f"{long['grad_steps']:,} and {theirs['grad_steps']:,} gradient steps"
+    return [
+        ("README.md", "PQN wins Pong without a replay: its last 100 training games in 1,500,000 "
+                      f"steps had a mean of {means[0]}, in {minutes[0]} CPU minutes; DQN with one "
+                      f"was at {means[1]} after 300,000, in {minutes[1]} | one seed; {updates}"),
+        ("studies/pong/findings.md",
+         f"in 1,500,000 env steps and {minutes[0]} CPU minutes: its last 100 training games had a "
+         f"mean of {means[0]}. DQN with a replay is at {means[1]} after 300,000 steps and "
+         f"{minutes[1]} CPU minutes."),
+    ]  # fmt: skip
+
+
 def cartpole_speed() -> list[Claim]:
     speeds = {
         contender["name"]: [run["env_steps_per_second"] for run in contender["runs"]]
@@ -279,7 +299,8 @@ def cartpole_speed() -> list[Claim]:
 
 SOURCES: list[Callable[[], list[Claim]]] = [
     *(reacher, sb3, road_runner, random_play, frontiers),
-    *(mountain_car, mazes, episodic, no_replay, breakout, pong, road_runner_memory, cartpole_speed),
+    *(mountain_car, mazes, episodic, no_replay, breakout, pong, road_runner_memory),
+    *(pqn_pong, cartpole_speed),
 ]
 
 
