@@ -214,7 +214,7 @@ class ConsolidationSettings(Settings):
     inner_steps: int = setting(at_least=1, at_most=10**6)
     weight_start: float = setting(at_least=0)
     weight_end: float = setting(at_least=0)
-    weight_steps: int = setting(at_least=1)
+    weight_steps: int = setting(at_least=1, free=True)
 
 
 @dataclass(kw_only=True)
