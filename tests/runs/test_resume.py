@@ -316,3 +316,22 @@ def test_a_checkpoint_is_not_ahead_of_the_files(
     numbers = [int(row["episode"]) for row in rows_of(tmp_path / "killed" / "episodes.csv")]
     assert len(numbers) > 5
     assert numbers == list(range(1, len(numbers) + 1))
+
+
+MEMORIES = sorted(path.stem for path in (ROOT / "conf/memory").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("memory", MEMORIES)
+def test_a_run_of_each_memory_may_become_longer(memory: str) -> None:
+    """What follows the run's length, such as a schedule, binds no run to the length it had."""
+    for partners in ([], ["agent=nec"], ["agent=tabular", "env=mini_maze"], ["env=bit_flip"],
+                     ["agent=pqn"], ["agent=stream_q"], ["agent=a3c"]):  # fmt: skip
+        given = [f"memory={memory}", *partners]
+        try:
+            short = settings(*given, "trainer.max_env_steps=20000")
+        except UserError:
+            continue
+        longer = settings(*given, "trainer.max_env_steps=30000")
+        assert differences(short.values, longer) == []
+        return
+    pytest.fail(f"no agent and environment take memory={memory}")

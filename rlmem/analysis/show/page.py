@@ -123,7 +123,7 @@ def write_report_page(report: "Report", path: Path) -> None:
         notes=[*report.collection.notes, *_few_seeds(settings)],
         left_out=report.collection.left_out,
         environments=environments,
-        rows=[(setting, columns_of(setting, goals)) for setting in _listed(here)],
+        rows=[(setting, columns_of(setting, goals)) for setting in _in_table(here)],
         naming_runs=len(settings) <= MOST_WITH_RUNS,
         effects={
             env_id: effect_sections([e for e in report.effects if e.env_id == env_id])
@@ -139,7 +139,7 @@ def write_report_page(report: "Report", path: Path) -> None:
     path.write_text(page, encoding="utf-8")
 
 
-def _listed(here: Mapping[str, Sequence[Setting]]) -> list[Setting]:
+def _in_table(here: Mapping[str, Sequence[Setting]]) -> list[Setting]:
     """The settings in the page's table, of each environment those that returned most."""
     if sum(map(len, here.values())) <= MOST_ROWS:
         return list(chain.from_iterable(here.values()))
