@@ -7,6 +7,7 @@ agree, and a checkpoint is of one moment. Limits are the multiples of `rest_ever
 length; with one worker every moment at which something is due, so that such a run is deterministic.
 """
 
+import contextlib
 import os
 import signal
 import sys
@@ -48,11 +49,10 @@ class _Process:
         theirs.close()  # so that the pipe ends with the process
 
     def say(self, message: str) -> None:
-        """Send; to one that is gone, nothing."""
-        try:
+        """Send; to one that has died nothing. That it has is found, and told, where its pipe ends:
+        in `WorkerStream._hear`, which would not ask a process that counts as gone already."""
+        with contextlib.suppress(OSError):
             self.pipe.send(message)
-        except OSError:
-            self.gone = True
 
     def end(self) -> str:
         """How the process ended."""

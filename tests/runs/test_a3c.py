@@ -207,6 +207,29 @@ def test_a_worker_that_is_killed_ends_the_run_saved(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_worker_that_is_killed_before_its_report_is_answered_ends_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer finds nobody; the run does not go on with the worker that is left."""
+    take = WorkerStream._take
+    killed: list[int] = []
+
+    def kill_and_take(stream: WorkerStream, process: Any, report: Any) -> None:
+        if not (killed or report.resting):
+            process.process.kill()
+            process.process.join()
+            killed.append(process.number)
+        take(stream, process, report)
+
+    monkeypatch.setattr(WorkerStream, "_take", kill_and_take)
+    with pytest.raises(
+        UserError, match=r"worker \d of 2 ended: killed by SIGKILL; the run is saved"
+    ):
+        run(tmp_path, "trainer.max_env_steps=20000", tiny=ENDLESS)
+    assert summary_of(tmp_path)["status"] == "failed"
+
+
+@pytest.mark.slow
 def test_a_kill_of_the_main_process_leaves_none(tmp_path: Path) -> None:
     process = started(tmp_path)
     below = psutil.Process(process.pid).children(recursive=True)
