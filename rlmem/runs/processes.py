@@ -49,6 +49,7 @@ from rlmem.neighbours import Neighbours
 HOST = "127.0.0.1"
 START = timedelta(minutes=10)  # for a process to import and arrive
 NOTICE_SECONDS = 60.0  # for the first process to notice that another has failed
+HERE = "here"  # what a process says first
 END_SECONDS = 10.0  # for a process to say why it ended, or to end by itself
 
 
@@ -277,20 +278,27 @@ class Others:
         Raises:
             LostError: one of them could not start.
         """
-        for process, pipe in zip(self.processes, self.pipes, strict=True):
+        for number, (process, pipe) in enumerate(zip(self.processes, self.pipes, strict=True), 1):
             connection.wait([pipe, process.sentinel])
+            try:
+                said = pipe.recv()
+            except (EOFError, OSError):  # it ended without a word
+                raise LostError(self.why() or "") from None
+            if said != HERE:
+                raise LostError(self._ended(number, said))
             if not process.is_alive():
                 raise LostError(self.why() or "")
-            pipe.recv()
         distributed.join(0, self.size, self.store, gpu=gpu, neighbours=self.link, why=self.why)
 
     def why(self) -> str | None:
         """What has ended one of them, waiting a little for it; None: nothing has."""
-        connection.wait([p.sentinel for p in self.processes], END_SECONDS)
+        # A process that dies closes its sentinel and its sockets a moment before the system counts
+        # it as dead: one whose sentinel is closed is waited for, `is_alive` would say that it lives.
+        ended = connection.wait([p.sentinel for p in self.processes], END_SECONDS)
         said = {}
         for number, (process, pipe) in enumerate(zip(self.processes, self.pipes, strict=True), 1):
             with self._asking:
-                if process.is_alive():
+                if process.sentinel not in ended and process.is_alive():
                     continue
                 process.join()
             try:
@@ -301,8 +309,11 @@ class Others:
                 said[number] = f"killed by {signal.Signals(-process.exitcode).name}"
         # One that only lost the others has nothing to say: another one is the reason.
         for number, text in sorted(said.items(), key=lambda entry: entry[1] is None):
-            return f"process {number} of {self.size} ended: {text or 'it lost the others'}"
+            return self._ended(number, text)
         return None
+
+    def _ended(self, number: int, text: str | None) -> str:
+        return f"process {number} of {self.size} ended: {text or 'it lost the others'}"
 
     def end(self, *, kill: bool) -> None:
         """Have all of them ended."""
@@ -340,7 +351,7 @@ def _live(
         cfg.overrides = overrides
         size = processes_of(cfg.trainer)
         gpu = _on_gpu(cfg, number)
-        pipe.send("here")
+        pipe.send(HERE)
         store = TCPStore(HOST, port, size, False, START)
         distributed.join(number, size, store, gpu=gpu, neighbours=link)
         task(cfg, *arguments)

@@ -1,6 +1,7 @@
 """`python -m tests.torture`: all classes for ten minutes, or one case again."""
 
 import argparse
+import math
 import os
 import shutil
 import sys
@@ -27,6 +28,7 @@ WANTED = {
 }  # fmt: skip
 MOST_KINDS = 40  # that are listed; of keys there are hundreds
 SOAK = 0.15  # share of the time
+FULL_SOAK = 7200.0  # seconds that the runs of a full round's soak have
 
 
 def table(tallies: Mapping[str, Tally]) -> str:
@@ -51,18 +53,28 @@ def tried(name: str, seed: int, tally: Tally, seconds: float) -> None:
         print(f"FAILED {again}\n  {told.what.strip().splitlines()[-1]}", flush=True)
 
 
-def rounds(tallies: Mapping[str, Tally], first: int, hours: float) -> None:
-    """Try what is least tried of a full round, until the time is over."""
-    end, only = time.monotonic() + 3600 * hours, len(tallies) == 1
+def rounds(tallies: Mapping[str, Tally], first: int, hours: float | None) -> None:
+    """Try what is least tried of a full round, then soaks, until the time is over.
+
+    Args:
+        tallies: of each class that takes part; counted on.
+        first: the first seed.
+        hours: how long at most; None: a full round, and soaks to their ends.
+    """
+    others = {name: tally for name, tally in tallies.items() if name != "soak"}
+    seconds = math.inf if hours is None else 3600 * hours
+    soaking = seconds * (SOAK if others else 1) if "soak" in tallies else 0
+    end = time.monotonic() + seconds - (0 if hours is None else soaking)
+    while time.monotonic() < end:
+        behind = [n for n in others if hours is not None or others[n].cases < others[n].wanted]
+        if not behind:
+            break
+        name = min(behind, key=lambda n: others[n].cases / others[n].wanted)
+        tried(name, first + others[name].trials, others[name], 240)
     if "soak" in tallies:
-        seconds = 3600 * hours * (1 if only else SOAK)
+        seconds = FULL_SOAK if hours is None else soaking
         os.environ[soak.SECONDS] = str(seconds)
         tried("soak", first, tallies["soak"], 2 * seconds + 600)
-    others = {name: tally for name, tally in tallies.items() if name != "soak"}
-    while others and time.monotonic() < end:
-        name = min(others, key=lambda n: others[n].cases / others[n].wanted)
-        tally = others[name]
-        tried(name, first + tally.trials, tally, 240)
 
 
 def main() -> int:
@@ -70,6 +82,7 @@ def main() -> int:
     parser.add_argument("name", nargs="?", choices=CLASSES, help="one class")
     parser.add_argument("seed", nargs="?", type=int, help="one case of it")
     parser.add_argument("--hours", type=float, default=1 / 6)
+    parser.add_argument("--full", action="store_true", help="a full round, however long it takes")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     args = parser.parse_args()
     if args.seed is not None:
@@ -83,7 +96,7 @@ def main() -> int:
         names = [args.name] if args.name else list(CLASSES)
         tallies = {name: Tally(WANTED.get(name, 1)) for name in names}
         began = time.monotonic()
-        rounds(tallies, args.first, args.hours)
+        rounds(tallies, args.first, None if args.full else args.hours)
         print(f"{(time.monotonic() - began) / 60:.0f} minutes\n{table(tallies)}")
     finally:
         shutil.rmtree(shared, ignore_errors=True)

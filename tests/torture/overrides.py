@@ -87,7 +87,10 @@ def trial(rng: Case, folder: Path) -> Told:
             said = _played([*begins, *given, wrong], what, folder, free)
         if said is not None:
             assert "\n" not in said, f"{what}: {said}"
-            named = any(k.rpartition(".")[2] in said for k in _changed(key, cfg, given, wrong))
+            changed = list(_changed(key, cfg, given, wrong))
+            named = any(k.rpartition(".")[2] in said for k in changed) or any(
+                above in said for k in changed for above in _groups_above(k)
+            )
             assert named, f"{what}: {said} does not name {key}"
         tried.append(f"{wrong} {'begins' if said is None else 'refused'}")
         of.append(key)
@@ -181,6 +184,14 @@ def _played(overrides: list[str], what: str, folder: Path, endless: bool) -> str
     assert len(lines) == (code == 2), f"{what}: code {code}: {said[-5:]}"
     assert not any("Traceback" in line for line in said), f"{what}: {said[-5:]}"
     return lines[0] if lines else None
+
+
+def _groups_above(key: str) -> Iterator[str]:
+    """`memory.sampler` of `memory.sampler.alpha`: where that group is missing, it is what is named;
+    not `memory` alone, which any line may say."""
+    names = key.split(".")
+    for length in range(2, len(names)):
+        yield ".".join(names[:length])
 
 
 def _changed(key: str, cfg: DictConfig, given: list[str], wrong: str) -> Iterator[str]:

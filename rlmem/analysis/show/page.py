@@ -33,14 +33,15 @@ def _linked(figures: Sequence[Drawing], first: Drawing | None, room: int) -> set
     The first one and those of the environments' views come before the others.
 
     Args:
-        room: characters for drawings.
+        room: bytes for drawings.
     """
     linked = set()
     for drawn in sorted(figures, key=lambda each: (each != first, not each.view)):
-        if len(drawn.svg) > room:
+        taken = len(drawn.svg.encode())
+        if taken > room:
             linked.add(drawn.name)
         else:
-            room -= len(drawn.svg)
+            room -= taken
     return linked
 
 
@@ -102,6 +103,7 @@ def write_report_page(report: "Report", path: Path) -> None:
     files = [drawn.name for drawn in report.figures]
     found = read_findings(report.findings, files) if report.findings else Findings()
     first = _first(found, report.figures)
+    rest = [drawn for drawn in report.figures if drawn != first]
     head = first.env_id if first and first.view else ""
     of_head = here[head or environments[0]]
     claim = found.claim or finding(of_head)
@@ -129,7 +131,8 @@ def write_report_page(report: "Report", path: Path) -> None:
             env_id: effect_sections([e for e in report.effects if e.env_id == env_id])
             for env_id in environments
         },
-        across=[d for d in report.figures if not d.env_id and d.name not in own],
+        rest=rest,
+        across=[d for d in rest if not d.env_id and d.name not in own],
         files=[f"{name}.csv" for name in report.tables],
         commands=commands,
         versions=versions,

@@ -1,5 +1,6 @@
 """Pages in a real browser: figures drawn, filters and sorting work, nothing on the console."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -154,6 +155,8 @@ def test_the_page_of_a_study_is_whole_on_a_desk_and_on_a_phone(
     subprocess.run(made, check=True, capture_output=True)
     page = folder / "report/index.html"
     assert page.stat().st_size <= 500_000
+    names = re.findall(r'<figure id="([^"]*)">', page.read_text())
+    assert len(names) == len(set(names))  # each figure once
     browser.get_log("browser")
     for width, height in ((1400, 900), (400, 820)):
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}
