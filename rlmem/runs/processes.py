@@ -292,8 +292,8 @@ class Others:
 
     def why(self) -> str | None:
         """What has ended one of them, waiting a little for it; None: nothing has."""
-        # A process that dies closes its sentinel and its sockets a moment before the system counts
-        # it as dead: one whose sentinel is closed is waited for, `is_alive` would say that it lives.
+        # A process that dies closes its sentinel and its sockets a moment before the system says
+        # that it is dead. So one whose sentinel is closed is waited for; it is not asked.
         ended = connection.wait([p.sentinel for p in self.processes], END_SECONDS)
         said = {}
         for number, (process, pipe) in enumerate(zip(self.processes, self.pipes, strict=True), 1):
