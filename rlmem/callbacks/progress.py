@@ -219,7 +219,7 @@ def _scored(summary: dict[str, Any]) -> str | None:
 
 
 def summary_line(summary: dict[str, Any], seconds: float) -> str:
-    """The end of a sweep's job in one line."""
+    """The end of a sweep's job in one line; of one that is not finished, where it stands."""
     score, mean = _scored(summary), summary.get("train_return_mean")
     episodes = several(summary["eval_episodes"], "episode")
     if score is not None:
@@ -227,7 +227,9 @@ def summary_line(summary: dict[str, Any], seconds: float) -> str:
     else:
         said = f"return {mean:,.1f} (last episodes), " if mean is not None else ""
     size = readable_bytes(summary["memory_bytes"])
-    return f"{summary['status']} in {readable_seconds(seconds)}: {said}memory {size}"
+    status = summary["status"]
+    at = "" if status == "finished" else f" at {summary['env_steps']:,} env steps"
+    return f"{status}{at} in {readable_seconds(seconds)}: {said}memory {size}"
 
 
 def summary_table(summary: dict[str, Any], seconds: float | None = None) -> str:

@@ -29,7 +29,7 @@ from rlmem.config.schema import TrainSettings
 from rlmem.config.sweep_place import place_of_this_job
 from rlmem.envs import human_normalized_score
 from rlmem.errors import UserError, shortage
-from rlmem.runs import build, processes
+from rlmem.runs import build, others, processes
 from rlmem.runs.preflight import preflight, slow_precision
 from rlmem.runs.resume import finished_summary, lock_run, resolve_run_dir, write_config
 from rlmem.runs.summary import (
@@ -265,7 +265,7 @@ def train_run(cfg: TrainSettings) -> tuple[Path, dict[str, Any]]:
         if job and distributed.rank == 0:
             _say(job_line(job))
         try:
-            with processes.made(_train_here, cfg, run_dir, resuming):
+            with others.made(_train_here, cfg, run_dir, resuming):
                 return run_dir, _train_here(cfg, run_dir, resuming)
         except UserError:
             raise

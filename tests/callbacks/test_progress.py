@@ -167,6 +167,8 @@ def test_of_one_episode_there_is_no_spread(
     count = row.removeprefix("return, ").replace("evaluation ", "")
     line = summary_line(summary, 75.0)
     assert line.startswith(f"finished in 1 min 15 s: return {said} ({count}), memory ")
+    line = summary_line(summary | {"status": "interrupted", "env_steps": 1200}, 75.0)
+    assert line.startswith("interrupted at 1,200 env steps in 1 min 15 s: return ")
 
 
 def test_a_run_that_failed_at_once_shows_what_it_has(finished_run: Path) -> None:
