@@ -32,7 +32,7 @@ from rlmem.errors import UserError
 from rlmem.run_files import append_text, plain_cells, write_small
 from rlmem.runs.study_code import load_code
 from rlmem.runs.study_file import RECORD, Study, StudyJob, slug
-from rlmem.units import number, readable_seconds
+from rlmem.units import number, readable_seconds, several
 
 _told_to_end = threading.Event()  # in a worker: by a signal that ended its job
 
@@ -88,7 +88,15 @@ def run_study(study: Study, columns: Sequence[str], workers: int) -> list[tuple[
     with _ended_by_sigterm(), ProcessPoolExecutor(workers, mp_context=context) as pool:
         for kind in (study.jobs, study.fifo_jobs):  # a FIFO's size is what another run held
             # All columns at once, so that no worker waits for the end of one.
-            jobs = [job for column in columns for job in kind(column) if not job.done]
+            all_jobs = [job for column in columns for job in kind(column)]
+            jobs = [job for job in all_jobs if not job.done]
+            if jobs:
+                logs = study.folder / "runs/COLUMN/ROW/SEED/log.txt"
+                print(
+                    f"{len(jobs)} of {several(len(all_jobs), 'run')} to make, {workers} at once; "
+                    f"what they print goes to {logs}",
+                    flush=True,
+                )
             try:
                 failed += _run_all(pool, jobs)
             except (KeyboardInterrupt, SystemExit):

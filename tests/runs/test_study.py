@@ -109,6 +109,7 @@ def test_a_second_call_runs_only_what_is_not_finished(
     assert _study(str(study), "CartPole", 1) == 1
     assert all(path.stat().st_mtime_ns == time for path, time in before.items())
     out, err = capsys.readouterr()
+    assert "2 of 6 runs to make, 1 at once; what they print goes to " in out
     assert "2/2, 0.0 s left: CartPole: " in out
     assert "uniform" not in out
     assert "memory.budget=100: too small" in err
