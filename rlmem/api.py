@@ -74,8 +74,8 @@ class Run:
         return self.load_agent("last")
 
     def load_agent(self, checkpoint: str = "last") -> Any:
-        """The agent with the weights of a checkpoint, `last` or `best`; one that asks a memory has
-        it from `last`.
+        """The agent with the weights of a checkpoint, `last` or `best`; an agent that asks its
+        memory what to play has `last` only.
 
         Raises:
             UserError: there is no such checkpoint, or it is damaged.

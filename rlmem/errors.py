@@ -78,7 +78,7 @@ def need(module: str, what: str, extra: str) -> Any:
     """A module of a package that only some installations have.
 
     Args:
-        what: of the user's input needs it, such as `mode=report`.
+        what: the part of the user's input that needs it, such as `mode=report`.
         extra: of rlmem that brings it.
 
     Raises:

@@ -222,7 +222,7 @@ def no_replay() -> list[Claim]:
                       f"without one, in {few:,.0f} gradient steps in place of {many:,.0f}, at "
                       f"{none['eval_return_mean'].mean():.0f} | 5 seeds"),
         ("studies/no_replay/findings.md",
-         f"A3C {ends.mean():.1f} with {sizes[0]}, DQN with all its newest 50,000 transitions "
+         f"A3C {ends.mean():.1f} with {sizes[0]}, DQN with its newest 50,000 transitions "
          f"{asked.mean():.1f} with {sizes[1]} (difference {apart.value:.1f}, 95 % interval "
          f"{_short(apart.low, '.1f')} to {high},"),
     ]  # fmt: skip
@@ -238,7 +238,7 @@ def breakout() -> list[Claim]:
     above, below = paired(long, asked), paired(asked, short)
     return [
         ("README.md", f"PQN, which has no replay, ends its 500,000 steps at {long.mean():.1f} in "
-                      f"{seconds[0]:.0f} CPU seconds, DQN with one its 100,000 at "
+                      f"{seconds[0]:.0f} CPU seconds, DQN with one after 100,000 steps at "
                       f"{asked.mean():.1f} in {seconds[1]:.0f} (difference {above.value:.1f}, "
                       f"{interval(above)}); at equal env steps it is {below.value:.1f} below "
                       f"({_short(below.low, '.1f').removeprefix('0')} to {below.high:.1f}) | "

@@ -74,7 +74,7 @@ class DQN(Learner):
 
     @classmethod
     def check(cls, settings: DQNSettings, run: Any) -> None:
-        """Raise a UserError if the network is none."""
+        """Raise a UserError if the network's kind is unknown."""
         check_kind(settings.network)
 
     @classmethod

@@ -74,18 +74,18 @@ class Rainbow(DQN):
         if settings.distribution != "none" and settings.loss != "mse":
             raise UserError(
                 f"agent.loss={settings.loss}: of the TD error; agent.distribution="
-                f"{settings.distribution} has a loss of its own, use agent.distribution=none"
+                f"{settings.distribution} has a loss of its own; use agent.loss=mse, or "
+                "agent.distribution=none"
             )
         if settings.distribution != "none" and settings.target_clip is not None:
             raise UserError(
                 f"agent.target_clip={list(settings.target_clip)}: for numbers as targets; with "
-                f"agent.distribution={settings.distribution} set agent.support"
+                f"agent.distribution={settings.distribution} use agent.target_clip=null"
             )
         shorter = settings.anneal.n_step
         if shorter is not None and not 2 <= shorter <= settings.n_step:
             raise UserError(
-                f"agent.anneal.n_step={shorter}: from agent.n_step={settings.n_step} down to 2 at "
-                "least"
+                f"agent.anneal.n_step={shorter}: use 2 to agent.n_step={settings.n_step}"
             )
         if settings.anneal.gamma is not None and settings.n_step < 2:
             raise UserError(
@@ -301,7 +301,9 @@ class Rainbow(DQN):
         try:
             self._storage.set_returns(n_step, gamma)
         except ValueError as error:
-            raise UserError(f"agent.anneal: not with this memory: {error}") from None
+            raise UserError(
+                f"agent.anneal: not with this memory: {error}; use memory=per"
+            ) from None
         powers = torch.arange(len(self.discounts), device=self.discounts.device)
         self.discounts.copy_(gamma**powers)
 

@@ -64,7 +64,7 @@ class Evaluation(lightning.Callback):
         return result
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        """Make up for an evaluation that a run was killed before, which now goes on for longer."""
+        """Make an evaluation that the run was killed before, if the run now goes on for longer."""
         self._evaluate_if_due(pl_module)
 
     def on_train_batch_end(

@@ -115,7 +115,7 @@ class WandbLogger:
     """Sends rows to one W&B run, started at the first row.
 
     Args:
-        settings: project, entity, group, tags and mode.
+        settings: project, entity, mode, group, tags and log_model.
         cfg: those of the run.
         run_dir: W&B's own files go into its `wandb/`.
         name: of the W&B run.

@@ -69,7 +69,8 @@ class GoalRules:
         space: Any = env.observation_space
         self._dtype = space["desired_goal"].dtype
         first = env.reset(seed=0)[0]
-        # One row more than a goal has numbers: a result a number is not one a row.
+        # One row more than a goal has numbers, so that a result for each number does not pass
+        # for one for each row.
         rows = np.arange(len(first["desired_goal"]) + 1) % 2 == 0
         desired = np.tile(first["desired_goal"], (len(rows), 1))
         achieved = np.where(rows[:, None], first["achieved_goal"], desired)

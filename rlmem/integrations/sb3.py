@@ -337,7 +337,7 @@ class CompressedReplayBuffer(ReplayBuffer):
     def dones(self) -> np.ndarray:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Ends of episodes, float32 [buffer_size, E], a copy.
 
-        With `optimize_memory_usage`, SB3 marks the newest step as done before it learns on: its
+        With `optimize_memory_usage`, SB3 marks the newest step as done when `learn()` goes on: its
         own buffer would lose that step's next observation. Here nothing is lost.
         """
         held = self.storage.locate(torch.arange(len(self.storage))).numpy()

@@ -29,7 +29,7 @@ class ReplayMemory:
         storage: how transitions are held.
         sampler: which are drawn.
         writer: which are kept.
-        seed: of the generator that sampler, storage and writer draw from.
+        seed: of the generator that all parts draw from, transforms among them.
         budget: bytes that all parts may hold together; the capacity is then an upper bound. The
             oldest transitions of a ring go when a new one would not fit; a map grows no more.
         transforms: what each batch goes through, in this order.
@@ -124,7 +124,8 @@ class ReplayMemory:
         return self.storage.transitions_represented
 
     def extend(self, block: Any) -> Any:
-        """Take in a block of transitions (`rlmem.memories.base.storage`); their indices [N].
+        """Take in a block of N transitions (`rlmem.memories.base.storage`); their slots int64 [N],
+        -1 for one that is not kept (yet).
 
         Raises:
             ValueError: a part cannot use the block; nothing was changed.
@@ -170,8 +171,8 @@ class ReplayMemory:
             observer.written(index, numbers)
 
     def available(self, batch_size: int, num_batches: int) -> int:
-        """How many of `num_batches` minibatches can be drawn now: all, unless nothing is stored
-        or the sampler uses each transition once."""
+        """Minibatches that a round draws if it asks for `num_batches`: so many, unless nothing is
+        stored or the sampler uses each transition once."""
         return self.sampler.available(self.storage, batch_size, num_batches)
 
     def sample(self, batch_size: int, num_batches: int | None = None) -> TensorDict:

@@ -173,7 +173,7 @@ class SlotStorage(TransitionStorage):
         if budget < fixed + a_slot:
             raise UserError(
                 f"memory.budget={budget}: too small for this memory, of which one transition takes "
-                f"{fixed + a_slot} bytes; use more"
+                f"{fixed + a_slot} bytes; use that much or more"
             )
         self.max_size = min(self.max_size, (budget - fixed) // a_slot)
 

@@ -99,7 +99,7 @@ class WorkerRolloutsPart:
             key = "budget" if settings.budget is not None else "capacity"
             raise UserError(
                 f"memory.{key}={getattr(settings, key)}: a worker holds its rollout, no more; "
-                "set its steps by agent.n_step, and the workers by agent.workers"
+                "leave the key out; agent.n_step sets its steps, agent.workers the workers"
             )
 
     @classmethod

@@ -154,10 +154,10 @@ def test_returns_shorten_and_see_farther_from_each_reset_on() -> None:
     [
         (["agent.distribution=c52"], "agent.distribution=c52: .*c51"),
         (["agent.distribution=auto"], "agent.distribution=auto: .*c51"),
-        (["agent.loss=huber"], "agent.loss=huber: .*use agent.distribution=none"),
+        (["agent.loss=huber"], "agent.loss=huber: .*use agent.loss=mse, or agent"),
         (["agent.support=[3,1]"], r"agent.support=\[3.*two rising numbers"),
-        (["agent.target_clip=[-1,1]"], "agent.target_clip=.*set agent.support"),
-        (["agent.anneal.n_step=20"], "agent.anneal.n_step=20: from agent.n_step=10 down"),
+        (["agent.target_clip=[-1,1]"], "agent.target_clip=.*use agent.target_clip=null"),
+        (["agent.anneal.n_step=20"], "agent.anneal.n_step=20: use 2 to agent.n_step=10"),
         (["agent.n_step=1", "agent.anneal.gamma=0.9"], "agent.anneal.gamma=0.9: with agent.n_step"),
         (["agent.augment.intensity=0.7"], "agent.augment.intensity=0.7"),
         (["agent.target_network=false", "memory=medqn_u"], "memory=medqn_u: holds Q values"),

@@ -1,4 +1,4 @@
-"""What a run left: configuration, summary, curves. Broken settings and lines are left out."""
+"""What a run left: configuration, summary, curves. Broken cells and lines are left out."""
 
 import contextlib
 import os
@@ -49,7 +49,7 @@ class Run:
     Attributes:
         config: resolved configuration, flat: `memory.capacity`; lists as text.
         summary: content of summary.json, {} if the run has not ended.
-        curves: column of metrics.csv -> float32 [points], at most POINTS, NaN where a setting is
+        curves: column of metrics.csv -> float32 [points], at most POINTS, NaN where a cell is
             empty; always with all of CURVES.
         means: over the run, of all rows of metrics.csv: each column's mean, TIMES weighted by what
             they are of, and `return_over_run`.
@@ -163,7 +163,7 @@ def _mapping(path: Path, parse: Any) -> dict[str, Any]:
 
 
 def read_table(path: Path) -> "pd.DataFrame":
-    """The rows of a CSV file that have a number of env steps; settings without a number are NaN.
+    """The rows of a CSV file that have a number of env steps; cells without a number are NaN.
 
     A last line without its end was cut off while it was written, and is left out. No file, or none
     with env steps, is a table without rows.

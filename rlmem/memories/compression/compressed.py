@@ -90,7 +90,7 @@ class CompressedFrameStorage(RingStorage):
 
     def _learn(self) -> None:
         """Take a dictionary of the newest frames if one pays; under a budget the oldest transitions
-        go for it, so that it may take no more than a part of the strings' bytes."""
+        go for it, so it may take at most an eighth of the strings' bytes."""
         blobs = self._blobs[self.arrays.full_chunks()]
         most = int(blobs["size"].sum(dtype=np.int64)) // (1 if self.limit is None else SHARE)
         content = self._packer.learn(self._arena, blobs, most)

@@ -180,7 +180,7 @@ def _largest(make: Callable[..., ReplayMemory], budget: int) -> ReplayMemory:
     if budget < minimum:
         raise UserError(
             f"memory.budget={budget}: a map takes {empty:.0f} bytes and {a_node:.0f} a node; use "
-            f"more than {minimum}"
+            f"memory.budget={minimum} or more"
         )
     warmup = make(3).writer.warmup_footprint
     if budget < warmup:

@@ -115,7 +115,7 @@ class RingCheckpoint:
 
     def _chunk_pieces(self, full: np.ndarray, since: SavedState | None) -> dict[str, Any]:
         storage = self.storage
-        # The number behind each chunk's, up to which its piece goes.
+        # Each full chunk's number, then the next to come; a piece's name ends with the next one.
         numbers = np.append(self.arrays.chunks["closed"][full], self.arrays.head["closed"])
         first = 0 if since is None else int(np.searchsorted(numbers[:-1], since["closed"]))
         sizes = storage.chunk_sizes(full)[first:]

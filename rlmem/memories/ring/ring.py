@@ -47,7 +47,8 @@ class RingStorage(RingFrames):
         frame_shape: shape of one observation as the environment gives it: (1, 84, 84) for Atari,
             (C, H, W) for other images, (D,) for vectors.
         dtype: of an observation.
-        options: see `RingOptions`.
+        options: keywords of `rlmem.memories.ring.slots.RingOptions`: stack, num_envs,
+            action_shape, action_dtype, n_step, gamma, chunk, budget, columns.
 
     Written in order only (TorchRL's `RoundRobinWriter` or rlmem's `RingWriter`). A block that is
     refused leaves storage and writer as they were.

@@ -47,7 +47,10 @@ class RingOptions:
                 f"n_step={self.n_step}: each must be at least 1, and the capacity at least num_envs"
             )
         if not 2 <= self.chunk <= 255 or self.stack > 255:
-            raise ValueError(f"chunk={self.chunk}, stack={self.stack}: 2 to 255, and 255 at most")
+            raise ValueError(
+                f"chunk={self.chunk}, stack={self.stack}: use a chunk of 2 to 255 frames and a "
+                "stack of 255 at most"
+            )
         for name in self.columns:
             if name in TAKEN or not name.isidentifier():
                 raise ValueError(f"column {name!r}: taken by the memory itself, or no identifier")

@@ -74,8 +74,8 @@ class ReplaySampler(Stateful, Sampler):
             cls.draw = ReplaySampler.draw
 
     def available(self, storage: Any, batch_size: int, num_batches: int) -> int:
-        """How many minibatches a round has of which `num_batches` are asked for: these, unless
-        nothing is stored or the sampler says otherwise."""
+        """Minibatches that a round draws if it asks for `num_batches`: so many, unless nothing is
+        stored or the sampler says otherwise."""
         return num_batches if len(storage) > 0 else 0
 
     def can_sample(self, storage: Any, batch_size: int) -> bool:

@@ -61,7 +61,7 @@ def check_index(index: np.ndarray, capacity: int) -> None:
 
 
 def unequal(index: np.ndarray, value: np.ndarray) -> ValueError:
-    """The error for as many weights as there are no indices."""
+    """The error where there are not as many weights as indices."""
     return ValueError(f"{index.shape} indices and {value.shape} weights: give one for each")
 
 

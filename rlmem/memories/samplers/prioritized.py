@@ -62,7 +62,7 @@ def _sizes(index: np.ndarray, td_error: np.ndarray) -> tuple[np.ndarray, float]:
 
 @njit(cache=True)
 def _in_strata(u: np.ndarray, batch_size: int) -> np.ndarray:
-    """Of draws [n] from [0, 1) each `batch_size` in a row moved into equal parts of it, in turn."""
+    """Draws [n] from [0, 1): the i-th of each `batch_size` in a row, moved into the i-th part."""
     for i in range(len(u)):
         u[i] = (i % batch_size + u[i]) / batch_size
     return u

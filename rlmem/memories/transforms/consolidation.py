@@ -88,7 +88,7 @@ class BoundedStates(Stateful):
         whole = self.dtype.kind in "iu"
         share = torch.rand(count, *self.shape, generator=rng)
         states = low + share * (high - low + whole)
-        # Rounding up to 1 would be a value that no observation has.
+        # Rounding can give high + 1, a value that no observation has: hence the minimum.
         return torch.minimum(states.floor(), high).to(torch.uint8) if whole else states
 
     def footprint(self) -> dict[str, int]:
@@ -126,7 +126,8 @@ class StoredStates(Stateful):
 
 
 class Consolidation(ReplayTransform):
-    """Adds `consolidation` [U, E, B', *observation_shape] and its weight lambda [U] to a batch.
+    """Adds to a batch `consolidation` [U, E, B', *observation_shape], states of the observations'
+    dtype, and `consolidation_weight`, lambda, float32 [U] (Lan et al. 2023, arXiv 2205.10868).
 
     Args:
         states: where they come from.
@@ -241,7 +242,7 @@ class ConsolidatedReplay(Replay):
         if not run.agent.part.cls.consolidates(run.agent):
             raise UserError(
                 f"memory={settings.name}: holds Q values to those of a target network, which "
-                f"agent={run.agent.name} has not as it is set; use agent=dqn"
+                f"agent={run.agent.name} cannot do as it is set; use agent=dqn"
             )
         if settings.consolidation.states == "bounds" and run.env.part.cls.screens:
             raise UserError(

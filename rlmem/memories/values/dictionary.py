@@ -83,7 +83,8 @@ class Dictionary(Episodic):
                 raise UserError(
                     f"memory.budget={settings.budget}: {share} holds {max(0, entries)} entries of "
                     f"each of {spec.num_actions} actions, fewer than "
-                    f"memory.neighbours={settings.neighbours}; use more of it, or fewer neighbours"
+                    f"memory.neighbours={settings.neighbours}; use a larger budget, or "
+                    "fewer neighbours"
                 )
         return DND(spec.num_actions, key_size, entries, rule, projection)
 

@@ -75,7 +75,7 @@ class Entries(NamedTuple):
 
 
 class DND(ValueMemory):
-    """A dictionary of keys and values an action.
+    """A dictionary of keys and values for each action (Pritzel et al. 2017, arXiv 1703.01988).
 
     Args:
         num_actions: A.
@@ -85,7 +85,7 @@ class DND(ValueMemory):
         projection: makes the keys, if no network does.
 
     Raises:
-        ValueError: p is more than the capacity.
+        ValueError: p is below 1 or more than the capacity, or there would be 2^31 entries in all.
 
     Examples:
         >>> import numpy as np
@@ -114,11 +114,11 @@ class DND(ValueMemory):
         if num_actions * capacity >= 2**31:
             raise UserError(
                 f"memory.entries={capacity}: {num_actions} actions have room for 2^31 entries in "
-                "all; use fewer"
+                f"all; use memory.entries={(2**31 - 1) // num_actions} or fewer"
             )
         if not 1 <= self.rule.neighbours <= capacity:
             raise ValueError(
-                f"neighbours={self.rule.neighbours}: more than the {capacity} entries of an action"
+                f"neighbours={self.rule.neighbours}: use 1 to {capacity}, the entries of an action"
             )
         self._slabs = make_slabs(num_actions, key_size, capacity)
         self._work = make_work(self._slabs, self.rule.neighbours)

@@ -6,7 +6,7 @@ value), a mean reward and visits. That is GQ. At times the shortest paths betwee
 walked and their edges updated (`graph_paths`): GCMR, where key nodes are centres of clusters of
 keys; GBMR, where each key is first averaged over its neighbourhood.
 
-A node takes 4 d + 33 bytes and an edge 32; each has one slot for every action of each node.
+A node takes 4 d + 33 bytes and an edge 32; there is room for one edge for each action of each node.
 
 What differs from the released code, in the sound form, and why:
 - An edge is of (node, action, next node), not of a pair of nodes: there, bumping into a pit and

@@ -158,7 +158,8 @@ class GraphPart(Episodic):
             if nodes < max(2, neighbours):
                 raise UserError(
                     f"memory.budget={settings.budget}: memory.share={settings.share} of it holds "
-                    f"{nodes} nodes, fewer than memory.neighbours={neighbours}; use more of either"
+                    f"{nodes} nodes, fewer than memory.neighbours={neighbours}; use a larger "
+                    "memory.budget or memory.share, or fewer neighbours"
                 )
         return make(nodes)
 

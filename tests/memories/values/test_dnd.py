@@ -225,7 +225,7 @@ def test_what_cannot_be_written_is_refused_and_changes_nothing(
 
 
 def test_more_neighbours_than_entries_are_refused() -> None:
-    with pytest.raises(ValueError, match="neighbours=50: more than the 20 entries of an action"):
+    with pytest.raises(ValueError, match="neighbours=50: use 1 to 20, the entries of an action"):
         DND(2, 2, 20)
 
 
