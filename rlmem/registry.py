@@ -15,7 +15,7 @@ import importlib.util
 import os
 import pkgutil
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -180,12 +180,20 @@ def is_elsewhere(group: str, name: str) -> bool:
     )
 
 
-def load_plugins(modules: Iterable[str], key: str = "plugins") -> None:
+def load_plugins(modules: Any, key: str = "plugins") -> None:
     """Import modules that declare parts, from the current folder or the Python path.
 
+    Args:
+        modules: a list of their names, as a user gave it; None: none.
+
     Raises:
-        UserError: one cannot be imported.
+        UserError: it is no list of names of modules, or one cannot be imported.
     """
+    modules = [] if modules is None else modules
+    if not isinstance(modules, list) or not all(_is_module_name(name) for name in modules):
+        raise UserError(
+            f"{key}={modules}: must be a list of modules, such as plugins=[my_package.my_memory]"
+        )
     if os.getcwd() not in sys.path and "" not in sys.path:
         sys.path.append(os.getcwd())
     for module in modules:
@@ -196,6 +204,10 @@ def load_plugins(modules: Iterable[str], key: str = "plugins") -> None:
                 f"{key}=[{module}]: cannot be imported ({error}); give a module of the current "
                 "folder or an installed package, such as plugins=[my_package.my_memory]"
             ) from error
+
+
+def _is_module_name(name: Any) -> bool:
+    return isinstance(name, str) and all(part.isidentifier() for part in name.split("."))
 
 
 def load_entry_points() -> None:

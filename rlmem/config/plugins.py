@@ -34,8 +34,11 @@ def load(arguments: Sequence[str]) -> list[str]:
     """
     registry.load_entry_points()
     named = [a.partition("=")[2] for a in arguments if a.lstrip("+").startswith("plugins=")]
-    given = yaml.safe_load(named[-1]) if named else []
-    registry.load_plugins([given] if isinstance(given, str) else given or [])
+    try:
+        given = yaml.safe_load(named[-1]) if named else []
+    except yaml.YAMLError:  # no value either by Hydra, which says where it ends
+        given = []
+    registry.load_plugins([given] if isinstance(given, str) else given)
     folders = []
     for part in registry.from_outside():
         folder = Path(str(sys.modules[part.module].__file__)).parent / "conf"

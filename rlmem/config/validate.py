@@ -27,10 +27,7 @@ def check(cfg: DictConfig) -> TrainSettings:
     values = _resolve(cfg)
     if values["paths"]["output_dir"] is None:
         raise UserError("paths.output_dir=null: a run needs a folder; leave the key out")
-    named = values.get("plugins") or []
-    if not isinstance(named, list) or not all(isinstance(name, str) for name in named):
-        raise UserError(f"plugins={named}: must be a list of modules, such as plugins=[my_package]")
-    registry.load_plugins(named)
+    registry.load_plugins(values.get("plugins"))
     return read_settings(values)
 
 

@@ -191,7 +191,7 @@ def _live(
     # By this method locks have no names, which a process that is killed would leave behind.
     torch.multiprocessing.set_start_method("fork", force=True)
     try:
-        registry.load_plugins(values.get("plugins") or [])
+        registry.load_plugins(values.get("plugins"))
         cfg = read_settings(values)
         cfg.overrides = overrides
         size = processes_of(cfg.trainer)

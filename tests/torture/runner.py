@@ -110,6 +110,7 @@ def forked(what: Callable[[], int], seconds: float, output: Path) -> int | None:
 def begun(what: Callable[[], int], output: Path) -> int:
     """A child that ends with a function's exit code, in a process group of its own."""
     sys.stdout.flush()
+    output.touch()  # it can be killed before it opens it
     child = os.fork()
     if child == 0:
         code = 1
