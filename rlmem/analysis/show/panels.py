@@ -65,9 +65,9 @@ def plain_thousands(at: Axes, axis: Literal["x", "y"]) -> None:
 
 
 def thousands(value: float) -> str:
-    """12,000 -> '12k'."""
+    """12,000 -> '12k', 7,500 -> '7.5k'."""
     for size, letter in ((1e6, "M"), (1e3, "k")):
-        if abs(value) >= 10 * size or (abs(value) >= size and value % size == 0):
+        if abs(value) >= size:
             return f"{value / size:g}{letter}"
     return f"{value:g}"
 
