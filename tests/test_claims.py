@@ -205,7 +205,8 @@ def road_runner_memory() -> list[Claim]:
          f"1 MiB {newest.mean():.0f}, all {whole.mean():.0f} (difference "
          f"{near.format('95 % interval ')}), none {none.mean():.0f} ({far.format(' all')}); five"),
         ("studies/road_runner_memory/findings.md",
-         f"1 MiB of the newest transitions {finals[0]}; all of them {finals[1]}; none {finals[2]}."),
+         f"1 MiB of the newest transitions {finals[0]}; all of them {finals[1]}; "
+         f"none {finals[2]}."),
     ]  # fmt: skip
 
 

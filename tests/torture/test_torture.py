@@ -34,6 +34,9 @@ def test_a_run_that_grows_more_than_it_reports_is_found() -> None:
     assert check_constant(reported, "run") == 0
     with pytest.raises(AssertionError, match="bytes more than reported"):
         check_constant([look._replace(reported=0) for look in reported], "run")
+    ended = [*reported, reported[-1]._replace(resident=1)]  # as the process ends
+    with pytest.raises(AssertionError, match="bytes more than reported"):
+        check_constant([look._replace(reported=0) for look in ended], "run")
 
 
 def test_a_run_that_keeps_descriptors_is_found() -> None:
