@@ -12,7 +12,7 @@ from numba import njit
 from rlmem.memories.base.lazy import lazy_zeros
 from rlmem.memories.samplers.entries import check_entries, check_index, refusal, scan, unequal
 
-COMPILED_WITH = {"entries": "779bd7cff4d4"}
+COMPILED_WITH = {"entries": "71bff14da0d4"}
 NO_WEIGHT = "no item has a positive weight: nothing can be drawn"
 OUTSIDE = "a fraction of the total weight to draw at is not in [0, 1]"
 
