@@ -210,6 +210,25 @@ def road_runner_memory() -> list[Claim]:
     ]  # fmt: skip
 
 
+def equal_updates() -> list[Claim]:
+    found, steps = [], set()
+    for env_id in ("CartPole", "Breakout", "Acrobot"):
+        table = results("equal_updates", env_id)
+        rows = [table[table["label"] == row] for row in ("newest", "uniform, compressed")]
+        assert {len(row) for row in rows} == {5}
+        assert len({*rows[0]["grad_steps"], *rows[1]["grad_steps"]}) == 1
+        steps.add(int(rows[0]["grad_steps"].iloc[0]))
+        newest, whole = (row.set_index("seed")["return_over_run"].sort_index() for row in rows)
+        found.append(paired(newest, whole) if env_id == "CartPole" else paired(whole, newest))
+    above, near, below = found
+    return [("README.md",
+             f"on CartPole (over the run {above.value:.0f} above, {above.low:.1f} to "
+             f"{above.high:.0f}), nearly as much on MinAtar Breakout "
+             f"({_short(near.value, '.3f')} below, {interval(near, '.3f')}), less "
+             f"on Acrobot ({below.value:.0f} below, {below.low:.1f} to {below.high:.0f}) | "
+             f"5 seeds; {max(steps):,} and {min(steps):,} gradient steps")]  # fmt: skip
+
+
 def no_replay() -> list[Claim]:
     table = results("no_replay", "Acrobot")
     ours, theirs, none = (
@@ -307,7 +326,7 @@ def cartpole_speed() -> list[Claim]:
 
 SOURCES: list[Callable[[], list[Claim]]] = [
     *(reacher, sb3, road_runner, random_play, frontiers),
-    *(mountain_car, mazes, episodic, no_replay, breakout, pong, road_runner_memory),
+    *(mountain_car, mazes, episodic, no_replay, breakout, pong, road_runner_memory, equal_updates),
     *(pqn_pong, cartpole_speed),
 ]
 
