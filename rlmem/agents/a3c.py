@@ -146,7 +146,7 @@ class A3C(Learner):
                 max_grad_norm=self.cfg.max_grad_norm,
             )
             network = self.cfg.network.kind, list(self.cfg.network.hidden)
-            steps, plugins = self.cfg.n_step, tuple(run.plugins)
+            steps, plugins = self.cfg.n_step, list(run.plugins)
             return Job(run.env, network, steps, loss, config, self.shared, plugins)
 
         every = run.checkpoint.every

@@ -38,7 +38,7 @@ class Job:
     loss: LossSettings
     config: StreamConfig
     shared: SharedWeights
-    plugins: tuple[str, ...]
+    plugins: list[str]
 
     def make(self, number: int, desk: Desk, state: State | None) -> "A3CWorker":
         """The worker, in its process."""
