@@ -82,6 +82,11 @@ class Rainbow(DQN):
                 f"agent.target_clip={list(settings.target_clip)}: for numbers as targets; with "
                 f"agent.distribution={settings.distribution} use agent.target_clip=null"
             )
+        if not (settings.noisy or settings.epsilon.start or settings.epsilon.end):
+            raise UserError(
+                "agent.noisy=false: with agent.epsilon.start=0 and agent.epsilon.end=0 nothing "
+                "explores; use agent.epsilon.start=1 agent.epsilon.end=0.01"
+            )
         shorter = settings.anneal.n_step
         if shorter is not None and not 2 <= shorter <= settings.n_step:
             raise UserError(

@@ -160,6 +160,7 @@ def test_returns_shorten_and_see_farther_from_each_reset_on() -> None:
         (["agent.anneal.n_step=20"], "agent.anneal.n_step=20: use 2 to agent.n_step=10"),
         (["agent.n_step=1", "agent.anneal.gamma=0.9"], "agent.anneal.gamma=0.9: with agent.n_step"),
         (["agent.augment.intensity=0.7"], "agent.augment.intensity=0.7"),
+        (["env=pong", "agent.noisy=false"], "agent.noisy=false: .*nothing explores"),
         (["agent.target_network=false", "memory=medqn_u"], "memory=medqn_u: holds Q values"),
     ],
 )

@@ -37,7 +37,7 @@ KINDS: dict[str, list[str]] = {
     "dqn, compressed, minatar": ["env=minatar_breakout", "memory=uniform", "memory.capacity=300",
                                  "memory/storage=compressed", "agent.learning_starts=40",
                                  "agent.batch_size=8"],
-    "rainbow, cartpole": ["agent=rainbow", "agent.learning_starts=40", "memory.capacity=300",
+    "rainbow, cartpole": ["agent=rainbow", "agent.noisy=true", "agent.learning_starts=40", "memory.capacity=300",
                           "agent.batch_size=8"],
     "td3, reacher": ["agent=td3", "env=reacher", "memory=uniform", "memory.capacity=300",
                      "agent.learning_starts=40", "agent.batch_size=8", "agent.network.hidden=[16,16]"],
