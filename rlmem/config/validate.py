@@ -65,8 +65,10 @@ def check_evaluate(cfg: DictConfig) -> EvaluateSettings:
     settings = fill(EvaluateSettings, {**values, "run": values["run"].replace("???", "")})
     if settings.mode in ("score", "map") and not settings.run:
         raise UserError("run is not set; give the run directory, such as run=outputs/...")
-    if settings.mode == "plot" and not settings.runs:
-        raise UserError("runs=[]: nothing to plot; give run directories, such as runs=[a,b]")
+    if settings.mode == "plot":
+        settings.runs = settings.runs or [settings.run] * bool(settings.run)
+        if not settings.runs:
+            raise UserError("runs=[]: nothing to plot; give run directories, such as runs=[a,b]")
     for key in ("sweep", "external", "outsiders"):
         value = getattr(settings, key)
         if not isinstance(value, str) and not (

@@ -264,6 +264,7 @@ def test_a_jobs_folder_is_taken_as_a_run() -> None:
     folder = "multirun/2026-01-01/memory.sampler=rank+seed=1"
     assert evaluate_settings(f"run={folder}").run == folder
     assert evaluate_settings("mode=plot", f"runs=[{folder},b]").runs == [folder, "b"]
+    assert evaluate_settings("mode=plot", f"run={folder}").runs == [folder]
 
 
 def test_every_key_says_its_unit() -> None:
