@@ -210,6 +210,21 @@ def road_runner_memory() -> list[Claim]:
     ]  # fmt: skip
 
 
+def atari_100k() -> list[Claim]:
+    table = results("atari_100k", "RoadRunner")
+    table = table[table["label"] == "DER"].sort_values("seed")
+    assert set(table["memory_entries"]) == {100_000}
+    ((steps, updates),) = set(zip(table["env_steps"], table["grad_steps"], strict=True))
+    scores = " and ".join(f"{score:,.0f}" for score in table["eval_return_mean"])
+    sizes = [readable_bytes(size).partition(" ") for size in table["memory_bytes_peak"]]
+    held = " and ".join(number for number, *_ in sizes)
+    assert {unit for *_, unit in sizes} == {"MiB"}
+    assert table["human_normalized_score"].between(0.9, 1.1).all()  # about as a human
+    return [("README.md", f"after {steps:,} env steps, {scores} (human 7,845), below the published "
+                          f"9,600 to 11,843; all {steps:,} transitions take {held} MiB | "
+                          f"{len(table)} seeds; {updates:,} gradient steps")]  # fmt: skip
+
+
 def equal_updates() -> list[Claim]:
     found, steps = [], set()
     for env_id in ("CartPole", "Breakout", "Acrobot"):
@@ -327,7 +342,7 @@ def cartpole_speed() -> list[Claim]:
 SOURCES: list[Callable[[], list[Claim]]] = [
     *(reacher, sb3, road_runner, random_play, frontiers),
     *(mountain_car, mazes, episodic, no_replay, breakout, pong, road_runner_memory, equal_updates),
-    *(pqn_pong, cartpole_speed),
+    *(atari_100k, pqn_pong, cartpole_speed),
 ]
 
 
