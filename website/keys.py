@@ -242,6 +242,17 @@ def _common(group: str) -> dict[str, Any]:
     return conf_files.entry(group).keys if file.is_file() else {}
 
 
+def _of_the_agent(name: str) -> str:
+    """What an agent's own key says of the value that is its default: that of `epsilon.start` for
+    `recommended.rainbow.epsilon_start`."""
+    agent, _, key = name.removeprefix(_RECOMMENDED).partition(".")
+    if agent not in conf_files.options("agent"):
+        return ""
+    option = conf_files.option("agent", agent)
+    found = (option.meaning(own) for own in (key, key.replace("_", ".", 1)) if own in option.keys)
+    return next(found, "")
+
+
 def _recommended(group: str) -> list[str]:
     """What the environments advise the other groups' defaults: values, and who has others."""
     lines = [f"## Recommended values {{ #{_recommended_anchor()} }}", ""]
@@ -259,6 +270,7 @@ def _recommended(group: str) -> list[str]:
         value = _default(group, common.keys[name].value, name) if name in common.keys else ""
         same = [key for key in common.keys if key.split(".")[-1] == name.split(".")[-1]]
         meaning = next((common.meaning(key) for key in (name, *same) if key in common.keys), "")
+        meaning = meaning or _of_the_agent(name)
         others = ", ".join(own.get(name, []))
         lines.append(f"| `{group}.{name}` | {value} | {others} | {_cell(meaning)} |")
     return lines
