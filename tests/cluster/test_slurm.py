@@ -22,15 +22,19 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(bool(missing()), reason=f"not installed: {', '.join(missing())}"),
 ]
-# Six jobs of which one takes longer than a job may, and one is killed: by their lengths.
-LONG, KILLED = 120000, 20000
-LENGTHS = [1200, 1300, LONG, KILLED, 1400, 1500]
-SWEEP = [
-    "-m", f"trainer.max_env_steps={','.join(map(str, LENGTHS))}", "hydra/launcher=submitit_slurm",
-    "hydra.launcher.cpus_per_task=1", "hydra.launcher.mem_gb=1", "hydra.launcher.timeout_min=2",
-    "hydra.launcher.signal_delay_s=30", "agent.batch_size=32", "checkpoint.every=5000",
-    "evaluation.episodes=1", "trainer.accelerator=cpu", "trainer.threads=1",
+SETTINGS = [
+    "agent.batch_size=32", "checkpoint.every=5000", "evaluation.episodes=1",
+    "trainer.accelerator=cpu", "trainer.threads=1",
 ]  # fmt: skip
+MAY_RUN = 90  # seconds of a job at most: its two minutes less the thirty for saving
+LAUNCHER = [
+    "hydra/launcher=submitit_slurm", "hydra.launcher.cpus_per_task=1", "hydra.launcher.mem_gb=1",
+    "hydra.launcher.timeout_min=2", "hydra.launcher.signal_delay_s=30",
+]  # fmt: skip
+# Six jobs of which the third takes longer than a job may, and one is killed: by their lengths,
+# which are whole rounds of environments and updates.
+ROUND, KILLED = 16, 20000
+OTHERS = [1200, 1280, KILLED, 1360, 1440]
 
 
 SAVED = r"interrupted at ([\d,]+) env steps"  # what a job says that is put back
@@ -47,10 +51,23 @@ def cluster() -> Iterator[OneNode]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+@pytest.fixture
+def lengths(tmp_path: Path) -> list[int]:
+    """Env steps of each job. The long one is cut off on a fast machine and ends on a slow one:
+    it takes two and a half times what a job may at the speed that this machine has now."""
+    folder = tmp_path / "speed"
+    command = [sys.executable, str(REPOSITORY / "train.py"), *SETTINGS, f"hydra.run.dir={folder}"]
+    subprocess.run([*command, "trainer.max_env_steps=10000"], check=True, capture_output=True)
+    long = 2.5 * MAY_RUN * summary_of(folder)["env_steps_per_second"]
+    return [*OTHERS[:2], ROUND * round(long / ROUND), *OTHERS[2:]]
+
+
 @contextlib.contextmanager
-def sweep(cluster: OneNode, folder: Path) -> Iterator[subprocess.Popen[str]]:
+def sweep(cluster: OneNode, folder: Path, lengths: list[int]) -> Iterator[subprocess.Popen[str]]:
     """The command of a sweep, begun."""
-    command = [sys.executable, str(REPOSITORY / "train.py"), *SWEEP, f"hydra.sweep.dir={folder}"]
+    swept = f"trainer.max_env_steps={','.join(map(str, lengths))}"
+    command = [sys.executable, str(REPOSITORY / "train.py"), "-m", swept, *LAUNCHER, *SETTINGS]
+    command.append(f"hydra.sweep.dir={folder}")
     pipe = subprocess.PIPE
     begun = subprocess.Popen(command, env=cluster.environment, stdout=pipe, stderr=pipe, text=True)
     try:
@@ -62,7 +79,7 @@ def sweep(cluster: OneNode, folder: Path) -> Iterator[subprocess.Popen[str]]:
 def kill_when_saved(cluster: OneNode, folder: Path, number: int) -> None:
     """SIGKILL a job once it has a checkpoint, as a node short of memory does."""
     end = time.monotonic() + SECONDS
-    saved = f"*max_env_steps={LENGTHS[number]}+*/checkpoints/last/manifest.json"
+    saved = f"*max_env_steps={KILLED}+*/checkpoints/last/manifest.json"
     while not list(folder.glob(saved)):
         assert time.monotonic() < end, "the job to kill saved nothing"
         time.sleep(0.2)
@@ -84,11 +101,11 @@ def wait_for_all(cluster: OneNode) -> None:
 
 
 def test_a_sweep_of_which_one_job_times_out_and_one_is_killed(
-    cluster: OneNode, tmp_path: Path
+    cluster: OneNode, lengths: list[int], tmp_path: Path
 ) -> None:
     folder = tmp_path / "sweep"
-    with sweep(cluster, folder) as begun:
-        kill_when_saved(cluster, folder, LENGTHS.index(KILLED))
+    with sweep(cluster, folder, lengths) as begun:
+        kill_when_saved(cluster, folder, lengths.index(KILLED))
         _, said = begun.communicate(timeout=SECONDS)
     assert begun.returncode == 1
     assert "Traceback" not in said
@@ -103,9 +120,9 @@ def test_a_sweep_of_which_one_job_times_out_and_one_is_killed(
     assert len(saved) >= 1
     assert saved == resumed
 
-    with sweep(cluster, folder) as begun:
+    with sweep(cluster, folder, lengths) as begun:
         _, said = begun.communicate(timeout=SECONDS)
     assert (begun.returncode, said) == (0, "")
-    assert read_status(folder).counts["done"] == len(LENGTHS)
+    assert read_status(folder).counts["done"] == len(lengths)
     steps = {summary_of(folder / job.name)["env_steps"] for job in read_status(folder).jobs}
-    assert {LONG, KILLED} <= steps
+    assert steps == set(lengths)
