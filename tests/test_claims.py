@@ -229,7 +229,8 @@ def weaker_learner() -> list[Claim]:
     ]
     return [
         ("README.md", f"between the newest 1 MiB and all transitions in {size}: "
-                      f"{newest.mean():.0f} and {whole.mean():.0f} a life over the run (difference {near.format('')}); with no replay, and so "
+                      f"{newest.mean():.0f} and {whole.mean():.0f} a life over the run "
+                      f"(difference {near.format('')}); with no replay, and so "
                       f"{few:,.0f} gradient steps in place of {many:,.0f}, {none.mean():.0f} "
                       f"({far.format('')}) | 5 seeds"),
         ("studies/road_runner_memory_plain/findings.md",
