@@ -231,6 +231,30 @@ def test_no_replay_holds_one_batch_in_the_road_runner_studies(experiment: str) -
     assert cfg.memory.capacity == cfg.agent.batch_size == 32
 
 
+# What its papers say of each (docs/atari.md), whatever is recommended for the game.
+PUBLISHED_100K = {
+    "atari_100k_der": {
+        "distribution": "c51", "n_step": 20, "noisy": True, "noisy_std": 0.1, "target_network": True,
+        "target_update_every": 2000, "max_grad_norm": 10.0, "train_every": 1, "batch_size": 32,
+        "learning_starts": 1600, "lr": 1e-4, "adam_eps": 1.5e-4, "gamma": 0.99,
+        "network.kind": "data_efficient", "network.hidden": [256], "augment.shift": 0,
+    },
+    "atari_100k_drq_eps": {
+        "distribution": "none", "n_step": 10, "noisy": False, "target_network": False,
+        "max_grad_norm": None, "train_every": 1, "batch_size": 32, "learning_starts": 1600,
+        "lr": 1e-4, "adam_eps": 1.5e-4, "gamma": 0.99, "network.kind": "nature",
+        "network.hidden": [512], "augment.shift": 4, "augment.intensity": 0.05, "epsilon.end": 0.01,
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PUBLISHED_100K)
+def test_a_published_agent_is_the_published_one(name: str) -> None:
+    agent = resolved(f"experiment={name}").agent
+    published = PUBLISHED_100K[name]
+    assert {key: OmegaConf.select(agent, key) for key in published} == published
+
+
 def test_an_override_wins_over_the_experiment() -> None:
     cfg = resolved("experiment=road_runner_study", "memory=per", "memory.capacity=5000")
     assert (cfg.memory.name, cfg.memory.capacity) == ("per", 5000)
