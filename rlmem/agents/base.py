@@ -138,11 +138,9 @@ class Learner(lightning.LightningModule):
 
     def training_step(self, rounds: Rounds, batch_idx: int) -> dict[str, torch.Tensor]:
         """Learn from each batch before the next is played for; what `update` gave of the last with
-        its `loss` (nothing where the last round drew none)."""
-        outputs: dict[str, torch.Tensor] = {}
+        its `loss` (nothing where no round drew one)."""
         newest: tuple[Batch, dict[str, torch.Tensor]] | None = None
         for batch in rounds:
-            outputs = {}
             if batch:
                 self._set_mode(training=True)
                 outputs = self.update(batch)
@@ -160,7 +158,7 @@ class Learner(lightning.LightningModule):
             # Once lost, weights stay so: the last loss of a Trainer step tells of all before.
             if self.stops_diverged and not torch.isfinite(loss).all():
                 raise Diverged(float(loss[-1]), self.grad_steps)
-        return outputs
+        return newest[1] if newest else {}
 
     def _set_mode(self, training: bool) -> None:
         """`train()` or `eval()`, at a fiftieth of their time where they only set a flag."""

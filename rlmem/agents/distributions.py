@@ -97,7 +97,8 @@ class Categorical(Distribution):
         self.register_buffer("support", torch.linspace(low, high, cfg.atoms), persistent=False)
 
     def values(self, outputs: torch.Tensor) -> torch.Tensor:
-        return outputs.float().softmax(-1) @ self.support
+        # A product of matrices would be one of bfloat16 under autocast.
+        return (outputs.float().softmax(-1) * self.support).sum(-1)
 
     def target(
         self, following: torch.Tensor, reward: torch.Tensor, discount: torch.Tensor
@@ -114,7 +115,7 @@ class Categorical(Distribution):
         return target.scatter_add_(-1, above, chances * upper)
 
     def mean(self, target: torch.Tensor) -> torch.Tensor:
-        return target @ self.support
+        return (target * self.support).sum(-1)
 
     def losses(self, taken: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         return -(target * taken.float().log_softmax(-1)).sum(-1)

@@ -96,6 +96,11 @@ class Rainbow(DQN):
             raise UserError(
                 f"agent.anneal.gamma={settings.anneal.gamma}: with agent.n_step=2 or more only"
             )
+        if settings.anneal.gamma is not None and settings.gamma == 1:
+            raise UserError(
+                f"agent.anneal.gamma={settings.anneal.gamma}: from agent.gamma=1 there is no way "
+                "to it; use agent.gamma=0.97"
+            )
 
     @classmethod
     def consolidates(cls, settings: Any) -> bool:
@@ -173,9 +178,11 @@ class Rainbow(DQN):
     def _without_noise(self) -> Iterator[None]:
         for layer in self._noisy:
             layer.quiet = True
-        yield
-        for layer in self._noisy:
-            layer.quiet = False
+        try:
+            yield
+        finally:
+            for layer in self._noisy:
+                layer.quiet = False
 
     # Learning.
 

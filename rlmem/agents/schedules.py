@@ -7,14 +7,15 @@ from rlmem.settings import Settings, setting
 
 @dataclass(kw_only=True)
 class EpsilonSettings(Settings):
-    """Exploration schedule, linear in env steps."""
+    """Exploration schedule: a line from env step 0 on, in place of which it is 1 until learning
+    starts."""
 
     start: float = setting(at_least=0, at_most=1)
     end: float = setting(at_least=0, at_most=1)
     decay_steps: int = setting(at_least=1)
 
     def at(self, env_steps: int, learning_starts: int) -> float:
-        """The rate after `env_steps`: random before learning starts, then linear."""
+        """The rate after `env_steps`. It falls from 1 to the line where learning starts."""
         if env_steps < learning_starts:
             return 1.0
         return self.start + min(1.0, env_steps / self.decay_steps) * (self.end - self.start)

@@ -84,6 +84,7 @@ class Recorder(lightning.Callback):
         self.last_evaluation: EvaluationResult | None = None
         self.evaluated_at = 0  # env steps of the last evaluation; 0: there was none
         self.best_return: float | None = None
+        self._newest: dict[str, Any] = {}  # what the newest minibatch gave, until the next row
         self._run_dir = run_dir
         self._files: dict[str, CsvFile] = {}
         self._started, self._cpu_started = time.perf_counter(), time.process_time()
@@ -151,9 +152,11 @@ class Recorder(lightning.Callback):
         batch: Any,
         batch_idx: int,
     ) -> None:
-        """Make a row at each interval."""
+        """Make a row at each interval, of the newest minibatch since the row before."""
+        self._newest = outputs or self._newest
         if self.stream.crossed(self.every):
-            self.write_row(pl_module, outputs, trainer.callback_metrics)
+            self.write_row(pl_module, self._newest, trainer.callback_metrics)
+            self._newest = {}
 
     def write_row(
         self, agent: Any, outputs: dict[str, Any], logged: Mapping[str, torch.Tensor]

@@ -10,6 +10,7 @@ from torch import nn
 from rlmem import registry
 from rlmem.errors import UserError
 from rlmem.networks.heads import head
+from rlmem.networks.noisy import NoisyLinear
 from rlmem.settings import Settings, setting
 
 # Number of features -> module from features [B, F] to what the agent asks of them.
@@ -127,15 +128,18 @@ def make_network(
     return network
 
 
+WEIGHTED = nn.Linear | nn.Conv2d | NoisyLinear  # of noisy layers the weights without their noise
+
+
 def _kaiming(module: nn.Module) -> None:
-    if isinstance(module, nn.Linear | nn.Conv2d):
+    if isinstance(module, WEIGHTED):
         nn.init.kaiming_uniform_(module.weight, nonlinearity="relu")
         if module.bias is not None:
             nn.init.zeros_(module.bias)
 
 
 def _orthogonal(module: nn.Module) -> None:
-    if isinstance(module, nn.Linear | nn.Conv2d):
+    if isinstance(module, WEIGHTED):
         # Made apart: torch cannot fill weights that lie in memory channels last.
         rows = nn.init.orthogonal_(torch.empty(module.weight.shape), 2**0.5)
         with torch.no_grad():

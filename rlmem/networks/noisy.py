@@ -17,7 +17,8 @@ class NoisyLinear(nn.Module):
     third matrix.
 
     Args:
-        std: sigma_0, the first S are sigma_0 / sqrt(inputs).
+        std: sigma_0: the first S are sigma_0 / sqrt(inputs), the first s sigma_0 / sqrt(outputs),
+            as in the common implementations of Rainbow; the paper has sqrt(inputs) for both.
 
     Attributes:
         quiet: whether the noise is left out.

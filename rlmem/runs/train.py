@@ -128,6 +128,7 @@ class Run:
         """Train to the end or to a signal; the summary."""
         trainer, agent = self.cfg.trainer, self.cfg.agent
         grad_steps = (trainer.max_env_steps - self.stream.env_steps) // agent.train_every
+        self.agent.to(self.trainer.strategy.root_device)  # a compiled update keeps its tensors
         compile_update(self.agent, trainer.compile, grad_steps)
         with watched(self.progress.compiling):
             self.trainer.fit(self.agent, datamodule=self.data)

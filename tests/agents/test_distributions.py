@@ -54,6 +54,15 @@ def test_c51_keeps_the_mean_of_returns_within_its_support() -> None:
     torch.testing.assert_close(part.mean(target), mean, atol=1e-5, rtol=0)
 
 
+def test_c51_reckons_its_means_in_float32_under_autocast() -> None:
+    part, outputs = Categorical(CFG), draw(3, ROWS, 4, CFG.atoms)
+    plain = part.values(outputs), part.mean(outputs[:, 0].softmax(-1))
+    with torch.autocast("cpu", torch.bfloat16):
+        mixed = part.values(outputs), part.mean(outputs[:, 0].softmax(-1))
+    assert [m.dtype for m in mixed] == [torch.float32] * 2
+    torch.testing.assert_close(mixed, plain)
+
+
 def test_c51_loss_is_the_cross_entropy() -> None:
     part = Categorical(CFG)
     taken, target = draw(1, ROWS, CFG.atoms), draw(2, ROWS, CFG.atoms).softmax(-1)

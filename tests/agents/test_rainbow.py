@@ -8,6 +8,7 @@ import torch
 
 from rlmem.agents.rainbow import Rainbow
 from rlmem.errors import UserError
+from rlmem.networks.noisy import noisy_layers
 from tests.agents.test_dqn import GAMMA, ONLINE, TARGET, make_batch
 from tests.agents.test_dqn import make_agent as make_dqn
 from tests.settings import settings
@@ -159,6 +160,7 @@ def test_returns_shorten_and_see_farther_from_each_reset_on() -> None:
         (["agent.target_clip=[-1,1]"], "agent.target_clip=.*use agent.target_clip=null"),
         (["agent.anneal.n_step=20"], "agent.anneal.n_step=20: use 2 to agent.n_step=10"),
         (["agent.n_step=1", "agent.anneal.gamma=0.9"], "agent.anneal.gamma=0.9: with agent.n_step"),
+        (["agent.anneal.gamma=0.9", "agent.gamma=1"], "agent.anneal.gamma=0.9: from agent.gamma=1"),
         (["agent.augment.intensity=0.7"], "agent.augment.intensity=0.7"),
         (["env=pong", "agent.noisy=false"], "agent.noisy=false: .*nothing explores"),
         (["agent.target_network=false", "memory=medqn_u"], "memory=medqn_u: holds Q values"),
@@ -167,6 +169,28 @@ def test_returns_shorten_and_see_farther_from_each_reset_on() -> None:
 def test_mistakes_are_one_line(overrides: list[str], message: str) -> None:
     with pytest.raises(UserError, match=message):
         settings("agent=rainbow", *overrides)
+
+
+@pytest.mark.parametrize(
+    ("env", "lowest", "highest"),
+    [
+        ("cartpole", 0, 100),
+        ("acrobot", -100, 0),
+        ("pong", -10, 10),
+        ("gym env.id=Blackjack-v1", -100, 100),
+    ],
+)
+def test_the_support_holds_the_returns_of_the_environment(
+    env: str, lowest: int, highest: int
+) -> None:
+    assert settings("agent=rainbow", *f"env={env}".split()).agent.support == [lowest, highest]
+
+
+def test_a_failed_act_leaves_the_noise_on() -> None:
+    agent = make_agent("agent.noisy=true", plain=False)
+    with pytest.raises(RuntimeError):
+        agent.act(np.zeros((1, 5), np.float32), 0.0, np.random.default_rng(0))
+    assert not any(layer.quiet for layer in noisy_layers(agent.online))
 
 
 def test_a_memory_that_sums_returns_as_it_writes_cannot_shorten_them() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.runs.helpers import rows_of, summary_of
+from tests.runs.helpers import rows_of, run, summary_of
 
 # DESIGN.md, "What a run leaves": people's scripts read these.
 SUMMARY_KEYS = {
@@ -46,6 +46,14 @@ def test_metrics_have_a_row_a_log_step_and_the_curves(finished_run: Path) -> Non
     }
     assert curves <= rows[0].keys()
     assert all(row["td_error_mean"] for row in rows[1:])
+
+
+def test_the_loss_of_rare_updates_stands_in_the_rows_without_diagnostics(tmp_path: Path) -> None:
+    given = ["experiment=pqn", "env=cartpole", "trainer.max_env_steps=3000", "log.progress=false"]
+    run(tmp_path, *given, "evaluation.episodes=1", "log.diagnostics=false", tiny=[])
+    rows = rows_of(tmp_path / "metrics.csv")
+    assert len(rows) == 3
+    assert all(row["loss"] for row in rows)
 
 
 def test_the_components_of_a_row_add_up_to_its_bytes(finished_run: Path) -> None:

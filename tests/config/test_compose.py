@@ -234,9 +234,10 @@ def test_no_replay_holds_one_batch_in_the_road_runner_studies(experiment: str) -
 # What its papers say of each (docs/atari.md), whatever is recommended for the game.
 PUBLISHED_100K = {
     "atari_100k_der": {
-        "distribution": "c51", "n_step": 20, "noisy": True, "noisy_std": 0.1, "target_network": True,
-        "target_update_every": 2000, "max_grad_norm": 10.0, "train_every": 1, "batch_size": 32,
-        "learning_starts": 1600, "lr": 1e-4, "adam_eps": 1.5e-4, "gamma": 0.99,
+        "distribution": "c51", "n_step": 20, "noisy": True, "noisy_std": 0.1,
+        "target_network": True, "target_update_every": 2000, "max_grad_norm": 10.0,
+        "train_every": 1, "batch_size": 32, "learning_starts": 1600, "lr": 1e-4,
+        "adam_eps": 1.5e-4, "gamma": 0.99,
         "network.kind": "data_efficient", "network.hidden": [256], "augment.shift": 0,
     },
     "atari_100k_drq_eps": {

@@ -1,9 +1,11 @@
 """Noisy layers, against weights with their noise written out."""
 
+import pytest
 import torch
 from torch.nn import functional
 
-from rlmem.networks.noisy import NoisyLinear, draw_noise
+from rlmem.networks.base import make_network
+from rlmem.networks.noisy import NoisyLinear, draw_noise, noisy_layers
 
 
 def make() -> NoisyLinear:
@@ -43,3 +45,15 @@ def test_both_means_and_deviations_learn() -> None:
     for name, weight in layer.named_parameters():
         assert weight.grad is not None, name
         assert weight.grad.abs().sum() > 0, name
+
+
+@pytest.mark.parametrize("init", ["kaiming", "orthogonal"])
+def test_what_draws_the_first_weights_draws_those_of_noisy_layers(init: str) -> None:
+    torch.manual_seed(0)
+    shape, actions, widths = (8,), 4, [64]
+    network = make_network("mlp", shape, actions, widths, False, 1.0, init, layer=NoisyLinear)
+    first = noisy_layers(network)[0]
+    wide = {"kaiming": (2 / 8) ** 0.5, "orthogonal": 2**0.5 / 8}[init]
+    assert first.weight.std().item() == pytest.approx(wide, rel=0.2)
+    assert not first.bias.any()
+    assert (first.weight_std == 0.5 / 8**0.5).all()  # the noise's own is left
