@@ -81,6 +81,8 @@ class ReplayMemory:
         self.budget = budget
         if budget is not None:
             own = sum(writer.projected_footprint().values())
+            if not sampler.bytes_a_slot():  # else they grow with the storage
+                own += sum(sampler.projected_footprint().values())
             a_slot = sum(part.bytes_a_slot() for part in (sampler, *self.transforms))
             fixed = sum(part.fixed_bytes() for part in self.transforms)
             storage.limit_bytes(budget - own - fixed, a_slot)
@@ -158,14 +160,14 @@ class ReplayMemory:
 
     def _tell_written(self, index: np.ndarray) -> None:
         """Tell the observers of the newest transitions' slots int64 [n], -1: none (yet)."""
+        numbers = np.arange(self.transitions_seen - len(index), self.transitions_seen)
+        numbers, index = numbers[index >= 0], index[index >= 0]
         forgotten, passed = self.storage.changes(index)
         self.sampler.synchronise(self.storage)  # the next block's changes are then its own
-        numbers = np.arange(self.transitions_seen - len(index), self.transitions_seen)
         if passed is not None:
             # Edges that rows of earlier blocks made count as written with this block's last.
-            known = index >= 0
-            numbers = np.append(np.full(len(passed), self.transitions_seen - 1), numbers[known])
-            index = np.append(passed, index[known])
+            numbers = np.append(np.full(len(passed), self.transitions_seen - 1), numbers)
+            index = np.append(passed, index)
         for observer in self.observers:
             observer.forgotten(forgotten)
             observer.written(index, numbers)

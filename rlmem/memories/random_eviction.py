@@ -113,11 +113,15 @@ class RandomEviction:
         Raises:
             UserError: the budget holds no transition.
         """
-        storage = SlotStorage(settings.capacity, **needs.layout)
+        budget, capacity = None, settings.capacity
+        if settings.budget is not None:  # an upper bound: what the sampler holds is not in it
+            budget = read_budget(settings.budget)
+            capacity = max(1, budget // SlotStorage(1, **needs.layout).bytes_a_transition())
+        storage = SlotStorage(capacity, **needs.layout)
         return ReplayMemory(
             storage,
             settings.sampler.build(needs, storage.max_size),
             RandomEvictionWriter(settings.eviction == "reservoir"),
             seed=needs.seed,
-            budget=None if settings.budget is None else read_budget(settings.budget),
+            budget=budget,
         )

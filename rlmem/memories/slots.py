@@ -168,14 +168,18 @@ class SlotStorage(TransitionStorage):
 
     def limit_bytes(self, budget: int, slot_bytes: int) -> None:
         """See `ReplayStorage`: as many slots as fit, up to the capacity."""
-        fixed, one = (sum(self._bytes(slots).values()) for slots in (0, 1))
-        a_slot = one - fixed + slot_bytes
+        fixed = sum(self._bytes(0).values())
+        a_slot = self.bytes_a_transition() + slot_bytes
         if budget < fixed + a_slot:
             raise UserError(
                 f"memory.budget={budget}: too small for this memory, of which one transition takes "
                 f"{fixed + a_slot} bytes; use that much or more"
             )
         self.max_size = min(self.max_size, (budget - fixed) // a_slot)
+
+    def bytes_a_transition(self) -> int:
+        """Bytes that one more transition takes."""
+        return sum(self._bytes(1).values()) - sum(self._bytes(0).values())
 
     def footprint(self) -> dict[str, int]:
         return self._bytes(self._count)

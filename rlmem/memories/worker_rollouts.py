@@ -84,7 +84,6 @@ class WorkerRolloutsPart:
 
     colours: ClassVar = {"worker_rollouts": 21}  # in figures
 
-    is_map = False
     of_workers = True
 
     @classmethod

@@ -71,7 +71,7 @@ def test_a_sample_has_the_keys_shapes_and_dtypes_of_a_transition(kind: str) -> N
     memory.extend(vector_block(30))
     batch = memory.sample(8, 3)
     assert {key if isinstance(key, str) else key[1] for key in batch.keys(True, True)} == {
-        *("observation", "action", "steps_to_next", "index", "weight"),
+        *("observation", "action", "steps_to_next", "steps_to_next_obs", "index", "weight"),
         *("reward", "terminated", "truncated", "done"),
     }
     assert {k: (tuple(batch[k].shape), batch[k].dtype) for k in batch.keys(True, True)} == {
@@ -81,6 +81,7 @@ def test_a_sample_has_the_keys_shapes_and_dtypes_of_a_transition(kind: str) -> N
         "index": ((3, 8), torch.int64),
         "weight": ((3, 8, 1), torch.float32),
         "steps_to_next": ((3, 8, 1), torch.int64),
+        "steps_to_next_obs": ((3, 8, 1), torch.int64),
         ("next", "reward"): ((3, 8, 1), torch.float32),
         ("next", "terminated"): ((3, 8, 1), torch.bool),
         ("next", "truncated"): ((3, 8, 1), torch.bool),
@@ -185,6 +186,14 @@ def test_transitions_seen_counts_all_that_came() -> None:
         memory.extend(vector_block(rows))
     assert memory.transitions_seen == 70
     assert len(memory) == CAPACITY
+
+
+@pytest.mark.parametrize("name", ["none", "newest", "medqn_u", "uniform"])
+def test_each_environment_has_room_for_its_newest_transition(name: str) -> None:
+    spec = replace(VECTORS, num_envs=64)
+    memory = configured(spec, f"memory={name}", "memory.capacity=32", "agent.batch_size=32")
+    memory.extend(RandomEnvs(np.random.default_rng(0), num_envs=64).block(64))
+    assert len(memory) == 64
 
 
 def test_none_draws_only_when_a_batch_has_come() -> None:

@@ -1,6 +1,7 @@
 """Lists in which chance says what makes room."""
 
 import copy
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,7 +10,10 @@ import torch
 from rlmem.config import check, compose
 from rlmem.errors import UserError
 from rlmem.memories import RandomEvictionWriter, ReplayMemory, SlotStorage, UniformSampler
+from rlmem.memories.base.observer import Observer
+from tests.memories.helpers import configured, vector_block
 from tests.memories.states import by_chance, frames
+from tests.memories.test_memory import VECTORS
 
 RUNS = 400
 
@@ -68,6 +72,36 @@ def test_a_budget_bounds_the_bytes_of_all_parts() -> None:
         memory.check_valid()
     a_slot = 2 * 3 * 36 + 8 + 4 + 2 + 8 + 1 + 16
     assert 8_000 - a_slot < sum(memory.footprint().values()) <= 8_000
+
+
+def test_a_budget_stands_in_place_of_the_capacity() -> None:
+    given = ["memory=random_eviction", "memory.capacity=100", "memory.budget=100kB"]
+    memory = configured(VECTORS, *given)
+    for seed in range(60):
+        memory.extend(vector_block(50, seed))
+    held = sum(memory.footprint().values())
+    assert len(memory) > 1000
+    assert 99_900 < held <= 100_000
+    assert held == sum(memory.projected_footprint().values())
+
+
+def test_observers_are_told_of_what_is_kept_alone() -> None:
+    memory = ReplayMemory(
+        SlotStorage(10, (1,), np.float32), UniformSampler(), RandomEvictionWriter(True), seed=0
+    )
+    seen: list[tuple[str, int]] = []
+
+    class Watcher(Observer):
+        def forgotten(self, slots: Any) -> None:
+            seen.extend(("forgotten", int(slot)) for slot in slots)
+
+        def written(self, slots: Any, numbers: Any) -> None:
+            seen.extend(("written", int(slot)) for slot in slots)
+
+    memory.observers.append(Watcher())
+    memory.extend(walk(0, 100))
+    assert {kind for kind, _ in seen} == {"forgotten", "written"}
+    assert all(0 <= slot < 10 for _, slot in seen)
 
 
 def test_a_copy_has_the_budget_of_what_was_copied() -> None:

@@ -12,8 +12,11 @@ import numpy as np
 import pytest
 import torch
 from tensordict import TensorDict, assert_close
+from tensordict.nn import TensorDictModule
 from torchrl.data import ReplayBuffer, TensorDictReplayBuffer
 from torchrl.data.replay_buffers.writers import RoundRobinWriter
+from torchrl.modules import QValueActor
+from torchrl.objectives import DQNLoss
 
 from rlmem.memories import (
     CombinedSampler,
@@ -31,7 +34,7 @@ from rlmem.memories import (
     UniformSampler,
     VisitSampler,
 )
-from tests.memories.helpers import RandomEnvs
+from tests.memories.helpers import RandomEnvs, vector_block
 from tests.memories.states import assert_equal
 
 CAPACITY, FRAME = 60, (1, 6, 6)
@@ -265,6 +268,56 @@ def test_a_dumped_map_draws_the_same_once_loaded(buffer_class: Any, tmp_path: Pa
         each.set_rng(torch.Generator().manual_seed(3))
         draws.append(each.sample().select("observation", "action", "next"))
     assert_close(*draws, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("n_step", [1, 3])
+def test_torchrls_loss_discounts_the_value_behind_a_return_by_its_steps(n_step: int) -> None:
+    gamma, value = 0.5, 10.0
+    layer = torch.nn.Linear(4, 2)
+    torch.nn.init.zeros_(layer.weight)
+    torch.nn.init.constant_(layer.bias, value)
+    network = TensorDictModule(layer, ["observation"], ["action_value"])
+    loss = DQNLoss(QValueActor(network, action_space="categorical"), action_space="categorical")
+    loss.make_value_estimator(gamma=gamma)
+    buffer = TensorDictReplayBuffer(
+        storage=FrameStorage(CAPACITY, (4,), np.float32, n_step=n_step, gamma=gamma),
+        writer=RingWriter(),
+        batch_size=20,
+        collate_fn=as_it_is,
+    )
+    buffer.extend(TensorDict(vector_block(40), [40]))
+    batch = buffer.sample()
+    steps, ended = batch["steps_to_next"], batch["next", "terminated"].float()
+    target = batch["next", "reward"] + gamma**steps * (1 - ended) * value
+    found = loss.value_estimator.value_estimate(
+        batch, target_params=loss.target_value_network_params
+    )
+    torch.testing.assert_close(found, target)
+
+
+@pytest.mark.parametrize("kind", ["prioritized", "rank", "latest"])
+@each_buffer
+def test_what_a_budget_evicted_is_not_drawn(buffer_class: Any, kind: str) -> None:
+    many = 1000
+    samplers = {"prioritized": PrioritizedSampler, "rank": RankSampler, "latest": LatestSampler}
+    storage = FrameStorage(many, FRAME, budget=8_000)
+    buffer = buffer_class(
+        storage=storage,
+        sampler=samplers[kind](many),
+        writer=RingWriter(),
+        batch_size=8,
+        collate_fn=as_it_is,
+    )
+    for seed in range(60):
+        buffer.extend(block(8, seed))
+        buffer.sample()
+    assert len(storage) < 300
+    for seed in range(1100):  # nobody asks what was evicted
+        buffer.extend(block(8, seed))
+    assert len(storage._evicted) <= 1100
+    assert sum(slots.nbytes for slots in storage._evicted) <= 1100 * 8 * 8
+    buffer.sample()
+    assert not storage._evicted
 
 
 def test_the_memories_import_neither_trainer_nor_config_nor_logger() -> None:

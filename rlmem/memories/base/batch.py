@@ -20,12 +20,16 @@ _NEXT = {"next_observation": "observation", "reward": "reward"} | {
 
 
 def as_tensordict(batch: Batch, shape: tuple[int, ...]) -> TensorDict:
-    """A batch with TorchRL's keys, of the same tensors; ("next", "done") is added.
+    """A batch with TorchRL's keys, of the same tensors; ("next", "done") is added, and
+    `steps_to_next` stands a second time where TorchRL's value estimators look for it: without it
+    they would discount the value behind a return over several steps as one step.
 
     Args:
         shape: batch size; every column's leading dimensions.
     """
     flat = {name: column for name, column in batch.items() if name not in _NEXT}
+    if "steps_to_next" in batch:
+        flat["steps_to_next_obs"] = batch["steps_to_next"]
     following = {key: batch[name] for name, key in _NEXT.items()}
     following["done"] = batch["terminated"] | batch["truncated"]
     # Without the checks of the public constructor, a tenth of what a sample of vectors takes.

@@ -111,14 +111,26 @@ def _actions(value: Any, n: int, shape: tuple[int, ...], dtype: np.dtype) -> np.
                 f"shape {shape} have {wanted}"
             )
         given = given.reshape(wanted)
+    return held_exactly(given, dtype, "action", "action_dtype")
+
+
+def held_exactly(given: np.ndarray, dtype: np.dtype, name: str, key: str = "dtype") -> np.ndarray:
+    """Values as they are held; whole numbers exactly, floats rounded to the dtype's precision.
+
+    Args:
+        name, key: of a value, and of what chooses the dtype, for the message.
+
+    Raises:
+        ValueError: the dtype does not have a value.
+    """
     if given.dtype == dtype:
         return given
     with np.errstate(invalid="ignore"):  # of what is no whole number, as found below
         held = given.astype(dtype)
     if dtype.kind in "iub" and (lost := held != given).any():
         raise ValueError(
-            f"action {given[lost][0]} of {given.dtype} was given, but actions are held as {dtype}: "
-            "give whole numbers that it has, or make the storage with another action_dtype"
+            f"{name} {given[lost][0]} of {given.dtype} was given, but {name}s are held as {dtype}: "
+            f"give whole numbers that it has, or make the storage with another {key}"
         )
     return held
 

@@ -24,7 +24,7 @@ import torch
 from rlmem.memories.base.batch import Batch
 from rlmem.memories.base.build import Needs
 from rlmem.memories.base.serialize import State, load_state, save_state
-from rlmem.memories.base.storage import Block
+from rlmem.memories.base.storage import Block, held_exactly
 from rlmem.memories.ring.budget import RingBudget
 from rlmem.memories.ring.checkpoint import RingCheckpoint
 from rlmem.memories.ring.load import RingLoader
@@ -36,6 +36,7 @@ from rlmem.memories.ring.slots import RingFrames
 from rlmem.memories.ring.write_kernels import evict, plan_write
 
 MAX_ROWS = 4096  # transitions that are written at once
+MOST_EVICTED = 1024  # runs of evicted slots that wait to be asked for, one by one
 _BYTE = np.dtype(np.uint8)
 
 
@@ -71,6 +72,7 @@ class RingStorage(RingFrames):
         if budget is not None:  # an upper bound: memory is taken as it is written
             frame = 0 if cls.compresses else int(np.prod(spec.frame_shape)) * spec.dtype.itemsize
             capacity = budget // (ROW.itemsize + 1 + frame) + spec.num_envs
+        capacity = max(capacity, spec.num_envs)  # which write at once
         return cls(
             capacity,
             **needs.layout,
@@ -128,7 +130,7 @@ class RingStorage(RingFrames):
         wanted = (n, *column.shape[1:])
         if np.size(values) != np.prod(wanted) or np.shape(values)[:1] not in ((n,), ()):
             raise ValueError(f"{name} of shape {np.shape(values)} was given, not {wanted}")
-        return np.asarray(values, column.dtype).reshape(wanted)
+        return held_exactly(np.asarray(values), column.dtype, name).reshape(wanted)
 
     @property
     def columns(self) -> Mapping[str, np.ndarray]:
@@ -205,6 +207,8 @@ class RingStorage(RingFrames):
         if self.budget is not None:
             oldest = int(self.arrays.head["written"]) - len(self)
             self._evicted.append(self.arrays.slots_of(oldest, oldest + count))
+            if len(self._evicted) > MOST_EVICTED:  # nobody asks for them
+                self._evicted = [np.unique(np.concatenate(self._evicted))]
         freed = evict(self.arrays.memory, count)
         if len(freed):
             self._release(freed)

@@ -246,6 +246,7 @@ class RingFrames(TransitionStorage):
         """Hold nothing."""
         self.arrays.clear()
         self._evicted.clear()
+        self._saved = None  # its pieces are numbered anew, and no older state has them
 
     def _empty(self) -> None:  # as TorchRL calls it
         self.clear()

@@ -85,6 +85,15 @@ class ReplaySampler(Stateful, Sampler):
     def remove(self, index: np.ndarray) -> None:
         """Never draw the slots `index` (int64 [n]) until they are written again."""
 
+    def forget_evicted(self, storage: Any) -> None:
+        """Learn from a storage what it evicted for its budget. A `ReplayMemory` tells that at each
+        block; in a buffer of TorchRL nobody does, so samplers that remember slots ask as they
+        draw."""
+        evicted = storage.drain_evicted() if hasattr(storage, "drain_evicted") else ()
+        if len(evicted):
+            slots = torch.from_numpy(np.unique(evicted))
+            self.remove(slots[~storage.contains(slots)].numpy())
+
     def synchronise(self, storage: Any) -> None:
         """Take over what changed in a storage that keeps a log of it; others keep none."""
 

@@ -217,6 +217,7 @@ class Prioritized(ReplaySampler, TorchRLPrioritizedSampler):
         """Items int64 [..., B] and their weights float32 [..., B]."""
         require_items(storage)
         self.check_storage(storage)
+        self.forget_evicted(storage)
         size = math.prod(shape)
         if not self._has_weight():
             index = draw_uniform(storage, size, self._rng)

@@ -209,6 +209,7 @@ class LatestSampler(ReplaySampler):
         Raises:
             RuntimeError: fewer than batch_size unused transitions are there.
         """
+        self.forget_evicted(storage)
         if len(self._recent) < batch_size:
             raise RuntimeError(
                 f"{len(self._recent)} unused transitions, {batch_size} are asked for"

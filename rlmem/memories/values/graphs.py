@@ -102,7 +102,6 @@ class GraphPart(Episodic):
 
     colours: ClassVar = {"gq": 13, "gcmr": 26, "gbmr": 20}  # in figures
 
-    is_map = False
     keys_are_observations = True
 
     @classmethod

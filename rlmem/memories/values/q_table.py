@@ -21,8 +21,6 @@ class QTable(ValueMemory):
         num_actions: A.
         gamma: discount a step.
         eta: learning rate.
-        returns: whether `Visits.target` is what values go to, a return over several steps; False:
-            the one-step rule above.
 
     Raises:
         ValueError: fewer than two states.
@@ -38,19 +36,12 @@ class QTable(ValueMemory):
     trains = False
 
     def __init__(
-        self,
-        capacity: int,
-        key_size: int,
-        num_actions: int,
-        *,
-        gamma: float,
-        eta: float,
-        returns: bool = False,
+        self, capacity: int, key_size: int, num_actions: int, *, gamma: float, eta: float
     ) -> None:
         if capacity < 2:
             raise ValueError(f"capacity={capacity}: a table has two states at least")
         self.key_size, self.num_actions = key_size, num_actions
-        self.gamma, self.eta, self.returns = gamma, eta, returns
+        self.gamma, self.eta = gamma, eta
         self._keys = lazy_zeros((capacity, key_size), np.float32)
         self._values = lazy_zeros((capacity, num_actions), np.float32)
         self._used = lazy_zeros((capacity,), np.int64)  # clock of the last use
@@ -103,12 +94,10 @@ class QTable(ValueMemory):
         """Learn from transitions, one after the other."""
         for i in range(len(visits)):
             row = self._row(visits.key[i])
-            target = visits.target[i]
-            if not self.returns:
-                target = visits.reward[i]
-                if not visits.terminated[i]:
-                    following = self._row(visits.next_key[i], spared=row)
-                    target = target + np.float32(self.gamma) * self._values[following].max()
+            target = visits.reward[i]
+            if not visits.terminated[i]:
+                following = self._row(visits.next_key[i], spared=row)
+                target = target + np.float32(self.gamma) * self._values[following].max()
             value = self._values[row, visits.action[i]]
             self._values[row, visits.action[i]] = value + np.float32(self.eta) * (target - value)
 

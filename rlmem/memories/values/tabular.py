@@ -28,7 +28,6 @@ class QTableMemory:
 
     colours: ClassVar = {"q_table": 23}  # in figures
 
-    is_map = False
     keys_are_observations = True
 
     @classmethod

@@ -52,6 +52,18 @@ def test_a_transitions_columns_are_drawn_with_it(kind: str, tmp_path: Path) -> N
     assert torch.equal(memory.sample(8)["log_prob"], other.sample(8)["log_prob"])
 
 
+def test_whole_numbers_that_a_column_does_not_have_are_refused() -> None:
+    columns = {"option": ((), np.uint8)}
+    storage = FrameStorage(40, (4,), np.float32, columns=columns)
+    memory = ReplayMemory(storage, UniformSampler(), RingWriter(), seed=0)
+    block = RandomEnvs(np.random.default_rng(0)).block(2)
+    for wrong in ([300, 1], [0.5, 1]):
+        with pytest.raises(ValueError, match=r"option (300|0.5) .* held as uint8"):
+            memory.extend({**block, "option": np.array(wrong)})
+    memory.extend({**block, "option": np.array([255.0, 0.0])})
+    assert memory.draw(8, 1)["option"].max() == 255
+
+
 def test_their_bytes_count_and_a_budget_holds_with_them() -> None:
     memory = memory_of()
     memory.extend(block_of(RandomEnvs(np.random.default_rng(0)), 10))

@@ -314,3 +314,19 @@ def test_a_directory_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="cannot write there"):
         FrameStorage(1000, FRAME, directory=tmp_path / "file" / "below")
+
+
+@pytest.mark.parametrize("rows", [50, 400])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_cleared_storage_builds_upon_no_earlier_save(
+    kind: str, rows: int, tmp_path: Path
+) -> None:
+    envs = RandomEnvs(np.random.default_rng(0), FRAME, np.uint8, 1, 0.02, 0.1)
+    storage = make(kind, 1000, FRAME)
+    storage.append(envs.block(300))
+    storage.save(tmp_path / "a")
+    storage.clear()
+    storage.append(envs.block(rows))
+    storage.save(tmp_path / "b", tmp_path / "a")
+    fresh = reloaded(storage, kind, tmp_path / "b")
+    assert_close(everything(fresh), everything(storage), rtol=0, atol=0)
