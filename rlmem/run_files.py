@@ -18,6 +18,7 @@ from typing import IO, Any, BinaryIO
 import yaml
 
 UNREADABLE = (OSError, ValueError, RecursionError, yaml.YAMLError)
+RUN_FILE = "run.json"  # of a run, written first: its id, and its environment's name
 MOST_TEXT = 2**20  # bytes of a small file
 MOST_TABLE = 2**30  # of a CSV file
 MOST_DEPTH = 32  # mappings and lists in each other
@@ -123,10 +124,12 @@ def _brackets(text: str) -> int:
 
 
 def _check_depth(content: Any, left: int = MOST_DEPTH) -> None:
+    if isinstance(content, str):
+        content.encode()  # half of a character, as JSON can name it, is written nowhere
     if isinstance(content, dict | list):
         if left == 0:
             raise ValueError(f"nested deeper than {MOST_DEPTH}")
-        for part in content.values() if isinstance(content, dict) else content:
+        for part in [*content, *content.values()] if isinstance(content, dict) else content:
             _check_depth(part, left - 1)
 
 
@@ -254,10 +257,13 @@ def new_text(path: Path, newline: str | None = None) -> IO[str]:
 
 
 def write_small(path: Path, text: str) -> None:
-    """Write a file in one step, so that nobody reads half of it."""
+    """Write a file in one step, so that nobody reads half of it, not after a loss of power
+    either."""
     fresh = path.with_suffix(".new")
     with new_text(fresh) as file:
         file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
     os.replace(fresh, path)
 
 

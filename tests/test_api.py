@@ -33,3 +33,8 @@ def test_a_run_of_several_environments_that_is_not_finished_can_be_scored(tmp_pa
     longer = [*SMALL, "env.num_envs=4", "agent.updates_per_step=4", "checkpoint.every=100"]
     run = rlmem.train([*longer, "checkpoint.keep_memory_when_finished=true"], run_dir=tmp_path)
     assert rlmem.evaluate(run, episodes=1)["episodes"] == 1
+
+
+def test_keys_of_the_command_line_are_refused():
+    with pytest.raises(ValueError, match="a key of the command line"):
+        rlmem.train(["env=cartpole", "hydra.run.dir=x"])

@@ -38,11 +38,8 @@ ELSEWHERE = {
     "envs/scores.py": "a table of the package",
     "runs/preflight.py": "what the system says of its memory",
     "runs/train.py": "the recorder is opened",
-    "analysis/show/tables.py": "a table is opened",
-    "analysis/read/record.py": "writes runs.npz",
     "runs/summary.py": "what the system says of this process",
     "runs/study_file.py": "study.yaml, which the user wrote",
-    "analysis/show/findings.py": "findings.md beside it",
     "analysis/show/report.py": "an older report, of which only the names of its files are taken",
     "analysis/show/page.py": "writes the page",
     "integrations/wandb_dashboard.py": "writes a file that the user names",
@@ -217,6 +214,13 @@ def test_a_spreadsheet_computes_nothing() -> None:
         "'=1", "'+x", "'-x", "'@x", "'\t=1", "-1.5", "+2", "a=b", 3, None,
     ]  # fmt: skip
     assert is_number("")
+
+
+def test_half_a_character_is_refused() -> None:
+    for text in ('{"a": "\\ud800"}', '["\\udfff"]', '{"\\ud800": 1}'):
+        with pytest.raises(ValueError, match="surrogates"):
+            parse_json(text)
+    assert parse_json('"\\ud83d\\ude00"') == "\U0001f600"
 
 
 @pytest.mark.parametrize("text", ["[" * 40 + "]" * 40, '{"a":' * 2000 + "1" + "}" * 2000])

@@ -18,6 +18,7 @@ from rlmem.errors import UserError, one_line
 from rlmem.memories.base.serialize import STATE_FILE, SavedState, load_state
 from rlmem.run_files import (
     CHECKSUM,
+    RUN_FILE,
     UNREADABLE,
     Kind,
     check_kinds,
@@ -37,7 +38,6 @@ from rlmem.run_files import (
 FORMAT = 3
 WITHOUT_CHECKSUMS = 2  # the format before, which is read as well
 MANIFEST, CHECKSUMS = "manifest.json", "checksums.json"
-RUN_FILE = "run.json"  # in the run directory: its id
 MOST_MANIFEST = 2**24  # bytes
 NEEDED = ("model.safetensors", "optimizer.safetensors", MANIFEST, f"stream/{STATE_FILE}")
 
@@ -65,9 +65,9 @@ _EPISODES = Kind(list, low=0)
 # Writing.
 
 
-def start_run_id(run_dir: Path) -> None:
-    """Give a run that begins anew an id."""
-    write_small(run_dir / RUN_FILE, json.dumps({"id": uuid.uuid4().hex}) + "\n")
+def start_run_id(run_dir: Path, **about: str) -> None:
+    """Give a run that begins anew an id; `about` is what else is known of it then."""
+    write_small(run_dir / RUN_FILE, json.dumps({"id": uuid.uuid4().hex, **about}) + "\n")
 
 
 def run_id(run_dir: Path) -> str | None:

@@ -33,6 +33,7 @@ __all__ = ["CONF_DIR", "check", "check_evaluate", "check_output_dir", "compose",
 
 _FULL_ERROR = "HYDRA_FULL_ERROR"
 _CHECKS: dict[str, Callable[[DictConfig], Any]] = {"train": check, "evaluate": check_evaluate}
+MULTIRUN = ("-m", "--multirun")
 _USER_MISTAKE, _CRASH, _INTERRUPTED = 2, 1, 130
 
 
@@ -107,10 +108,11 @@ class _Job:
     def __call__(self, cfg: DictConfig) -> Any:
         """Run the task; a single run keeps its exception, a sweep's job reports it here."""
         folder = Path(HydraConfig.get().runtime.output_dir)
-        sweep.clear_error(folder)
+        if trains := self.config_name == "train":  # evaluate.py's folder is the user's own
+            sweep.clear_error(folder)
         try:
             settings = _CHECKS[self.config_name](cfg)
-            if self.config_name == "train":
+            if trains:
                 settings.overrides = list(HydraConfig.get().overrides.task)
                 check_output_dir(settings.paths.output_dir)
             return self.task(settings)
@@ -120,7 +122,8 @@ class _Job:
                 return None
             code = self._report(exc)
             what = str(exc) if isinstance(exc, UserError) else f"{type(exc).__name__}: {exc}"
-            sweep.write_error(folder, what, code)
+            if trains:
+                sweep.write_error(folder, what, code)
             failure = JobFailedError(code)
         finally:
             _remove_unused(folder)
@@ -156,7 +159,8 @@ def run_hydra(
     Raises:
         Exception: what the task raised in a single run, if it is not a UserError.
     """
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    # Hydra takes overrides behind its own options only where all stand together.
+    arguments = sorted(sys.argv[1:] if argv is None else argv, key=lambda a: a not in MULTIRUN)
     overrides = [a for a in arguments if not a.startswith("-")]
     debug = any(re.fullmatch(r"\+{0,2}debug=(true|1|yes|on)", o.lower()) for o in overrides)
     show = debug or os.environ.get(_FULL_ERROR) == "1"

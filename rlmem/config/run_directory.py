@@ -92,6 +92,8 @@ def _refusal(line: str) -> str | None:
     key, value, groups = override.key_or_group, override.value(), config_groups()
     if re.split(r"[./]", key)[0] not in KEYS or ("/" in key and key not in groups):
         return f"sets no key of a run ({', '.join(sorted(KEYS))})"
+    if override.is_delete() and key in MANY and value in (None, "") and not override.package:
+        return None  # none of them, where there may be many
     if override.is_delete() or override.package is not None or override.is_sweep_override():
         return "is no single key=value"
     if key in groups:

@@ -89,7 +89,10 @@ class SweepRecord(Callback):
                 "jobs": jobs,
             }
             with _locked(folder):
-                before = (read_json(folder / SWEEP_FILE, 2**30) or {}).get("commands", [])
+                found = (read_json(folder / SWEEP_FILE, 2**30) or {}).get("commands")
+                before = (
+                    [c for c in found if isinstance(c, dict)] if isinstance(found, list) else []
+                )
                 others = [c for c in before if c.get("overrides") != command["overrides"]]
                 _write(folder / SWEEP_FILE, {"commands": [*others, command]})
             SweepRecord.current = Sweep(folder, jobs, before)

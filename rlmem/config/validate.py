@@ -62,7 +62,10 @@ def check_evaluate(cfg: DictConfig) -> EvaluateSettings:
         UserError: the first key whose value cannot work, and what would.
     """
     values = _resolve(cfg, missing_ok=("run",))
-    settings = fill(EvaluateSettings, {**values, "run": values["run"].replace("???", "")})
+    run = "" if values["run"] in (None, "???") else values["run"]
+    if not isinstance(run, str):
+        raise UserError(f"run={run}: must be a run directory, such as run=outputs/...")
+    settings = fill(EvaluateSettings, {**values, "run": run})
     if settings.mode in ("score", "map") and not settings.run:
         raise UserError("run is not set; give the run directory, such as run=outputs/...")
     if settings.mode == "plot":

@@ -37,12 +37,12 @@ def plot(cfg: EvaluateSettings) -> None:
 
 def report(cfg: EvaluateSettings) -> None:
     """`mode=report`: tables, figures and a page that compare all runs of some folders."""
-    from rlmem.analysis.show.report import write_report
+    from rlmem.analysis.show.report import default_out, write_report
 
     sweeps, external = paths(cfg.sweep), paths(cfg.external) + paths(cfg.outsiders)
     if cfg.outsiders:
         say("outsiders= is now called external=; the old name works as well")
-    out = Path(cfg.out) if cfg.out else (sweeps[0] if len(sweeps) == 1 else Path()) / "report"
+    out = Path(cfg.out) if cfg.out else default_out(sweeps[0] if len(sweeps) == 1 else Path())
     written = write_report(sweeps, out, external)
     say(f"runs: {len(written.collection.runs)}, settings: {len(written.settings)}")
     for note in written.collection.notes:

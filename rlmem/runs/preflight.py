@@ -1,6 +1,8 @@
 """Before a run: will its memory fit? The arithmetic, and the override that mends it."""
 
-from pathlib import Path
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
 
 import psutil
 import torch
@@ -9,20 +11,31 @@ from rlmem.errors import UserError
 from rlmem.memories.memory import ReplayMemory
 from rlmem.units import readable_bytes
 
-CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+CGROUPS, OWN_CGROUP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 
 def memory_limit() -> tuple[int, str]:
-    """Bytes that this process may use, and what sets the limit (the machine or its cgroup)."""
+    """Bytes that this process may use, and what sets the limit (the machine or a cgroup)."""
     total = psutil.virtual_memory().total
-    for path in CGROUP_LIMITS:
-        try:
-            text = Path(path).read_text().strip()
-        except OSError:
+    lowest = min(_cgroup_limits(), default=total)
+    return (lowest, "the cgroup's limit") if lowest < total else (total, "the machine's memory")
+
+
+def _cgroup_limits() -> Iterator[int]:
+    """Limits of this process's cgroup and of those around it, of both versions."""
+    try:
+        lines = OWN_CGROUP.read_text().splitlines()
+    except OSError:
+        lines = ["0::/", "0:memory:/"]
+    for line in lines:
+        _, controllers, place = line.split(":", 2)
+        if controllers not in ("", "memory"):
             continue
-        if text.isdigit() and int(text) < total:
-            return int(text), "the cgroup's limit"
-    return total, "the machine's memory"
+        name = "memory.limit_in_bytes" if controllers else "memory.max"
+        own = PurePosixPath("/", place)
+        for group in (own, *own.parents):
+            with contextlib.suppress(OSError, ValueError):  # `max`: no limit
+                yield int((CGROUPS / controllers / group.relative_to("/") / name).read_text())
 
 
 def preflight(memory: ReplayMemory, shards: int = 1, env_steps: int | None = None) -> str:

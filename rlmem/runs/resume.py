@@ -21,6 +21,8 @@ from rlmem.run_files import lock_file, why_not, write_small
 from rlmem.runs.summary import read_summary, write_summary
 from rlmem.settings import free_keys
 
+OWN = "env.kwargs."
+
 
 def differences(saved: dict[str, Any], asked: TrainSettings) -> list[str]:
     """Keys that bind a run to its past and differ: 'agent.lr was 0.0001, is 0.001'.
@@ -29,6 +31,8 @@ def differences(saved: dict[str, Any], asked: TrainSettings) -> list[str]:
     a key that the saved run does not have is of a version after it.
     """
     before, now = flatten(saved), flatten(asked.values)
+    # The environment's own arguments are open: one that was added makes another task.
+    before = {key: "not given" for key in now if key.startswith(OWN)} | before
     free = (*free_keys(asked), "objective.", "logger.", "callbacks.", "env.recommended.")
     return [
         f"{key} was {before[key]}, is {now.get(key)}"
@@ -100,6 +104,21 @@ def _is_locked(run_dir: Path) -> bool:
     return False
 
 
+def _saved(run_dir: Path) -> dict[str, Any]:
+    """The configuration of a run that is gone on with.
+
+    Raises:
+        UserError: it cannot be read, so that nobody knows whose checkpoint lies there.
+    """
+    saved = saved_config(run_dir)
+    if saved is None:
+        raise UserError(
+            f"{run_dir}/config.yaml is missing or damaged, and a run lies there; put it back, or "
+            "give another directory"
+        )
+    return saved
+
+
 def _check_whole(run_dir: Path) -> None:
     """Raise a UserError where a checkpoint lies that is none: it would be written over."""
     if why := no_checkpoint(run_dir):
@@ -117,8 +136,9 @@ def resolve_run_dir(cfg: TrainSettings, output_dir: Path, multirun: bool) -> tup
         _check_whole(output_dir)
         summary = read_summary(output_dir) or {}
         started_only = find_checkpoint(output_dir) is None and summary.get("status") != "finished"
-        if saved_config(output_dir) is None or started_only:
+        if started_only:
             return output_dir, False
+        _saved(output_dir)
         if multirun:  # the same sweep again: go on with its jobs
             return _checked(output_dir, cfg), find_checkpoint(output_dir) is not None
         raise UserError(
@@ -147,7 +167,7 @@ def resolve_run_dir(cfg: TrainSettings, output_dir: Path, multirun: bool) -> tup
 
 
 def _checked(run_dir: Path, asked: TrainSettings) -> Path:
-    saved = saved_config(run_dir) or {}
+    saved = _saved(run_dir)
     had, have = _processes(saved), processes_of(asked.trainer)
     if had != have:
         raise UserError(
@@ -180,8 +200,9 @@ def _newest_unfinished(output_dir: Path, asked: TrainSettings) -> Path | None:
         if config.parent != output_dir
         and find_checkpoint(config.parent) is not None
         and (read_summary(config.parent) or {}).get("status") != "finished"
-        and _processes(saved_config(config.parent) or {}) == processes_of(asked.trainer)
-        and not differences(saved_config(config.parent) or {}, asked)
+        and (saved := saved_config(config.parent)) is not None
+        and _processes(saved) == processes_of(asked.trainer)
+        and not differences(saved, asked)
         and not _is_locked(config.parent)
     ]
     return max(candidates, key=lambda d: (d / "config.yaml").stat().st_mtime, default=None)

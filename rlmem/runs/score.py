@@ -41,7 +41,13 @@ def score(cfg: EvaluateSettings) -> dict[str, Any]:
     epsilon = run_cfg.evaluation.epsilon if cfg.epsilon is None else cfg.epsilon
     seed = derive_seed(run_cfg.seed, 5) if cfg.seed is None else cfg.seed
     out = run_dir / "evaluation"
-    out.mkdir(exist_ok=True)
+    try:
+        out.mkdir(exist_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"run={cfg.run}: cannot write its evaluation/ ({error.strerror}); score a copy of it "
+            "that you may write to"
+        ) from None
     video = None
     if cfg.video:
         beside = None

@@ -21,9 +21,10 @@ from typing import Any
 import yaml
 
 from rlmem.analysis.compare.settings import make_settings
+from rlmem.analysis.read.collection import set_apart
 from rlmem.analysis.read.record import write_record
 from rlmem.analysis.read.runs import read_run
-from rlmem.analysis.show.report import Opening, Report, write_report
+from rlmem.analysis.show.report import Opening, Report, default_out, write_report
 from rlmem.analysis.show.tables import results_table, write_study_table
 from rlmem.callbacks.checkpoint_files import find_checkpoint
 from rlmem.config import check, compose
@@ -54,16 +55,17 @@ def run_job(job: StudyJob) -> str | None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     clear_error(job.folder)
     write_small(job.folder / "overrides.yaml", yaml.safe_dump(list(job.overrides)))
-    given = [*job.overrides, f"paths.output_dir={job.folder}", "log.progress=false"]
-    if find_checkpoint(job.folder):
-        given.append(f"resume={job.folder}")
     with (
         append_text(job.folder / "log.txt") as log,
         contextlib.redirect_stdout(log),
         contextlib.redirect_stderr(log),
     ):
         try:
-            settings = check(compose("train", given))
+            cfg = _composed(job)
+            cfg.log.progress = False
+            if find_checkpoint(job.folder):
+                cfg.resume = str(job.folder)
+            settings = check(cfg)
             settings.overrides = list(job.overrides)
             train(settings)
         except SystemExit:
@@ -76,6 +78,14 @@ def run_job(job: StudyJob) -> str | None:
             write_error(job.folder, line, 1)
             return line
     return None
+
+
+def _composed(job: StudyJob) -> Any:
+    """Its configuration. The folder is set behind the overrides: its name may be none that they
+    can hold."""
+    cfg = compose("train", job.overrides)
+    cfg.paths.output_dir = str(job.folder)
+    return cfg
 
 
 def run_study(study: Study, columns: Sequence[str], workers: int) -> list[tuple[StudyJob, str]]:
@@ -120,7 +130,7 @@ def _check_jobs(study: Study, columns: Sequence[str]) -> None:
         for job in study.jobs(column):
             if job.seed == study.columns[column]["first_seed"] and not job.done:
                 try:
-                    check(compose("train", [*job.overrides, f"paths.output_dir={job.folder}"]))
+                    check(_composed(job))
                 except UserError as error:
                     raise UserError(f"{job.name}: {error}") from None
 
@@ -167,7 +177,7 @@ def report_study(study: Study) -> Report | None:
 
     findings.md of the folder, if it is there, opens the page.
     """
-    runs, out = study.folder / "runs", study.folder / "report"
+    runs, out = study.folder / "runs", default_out(study.folder)
     recorded = [job.recorded for job in study.all_jobs(study.columns) if job.recorded]
     recorded = [run for run in recorded if not (run.folder / "config.yaml").exists()]
     if not runs.is_dir() and not recorded:
@@ -180,6 +190,7 @@ def report_study(study: Study) -> Report | None:
         [runs] if runs.is_dir() else [],
         out,
         recorded=recorded,
+        columns=_titles(study),
         opening=Opening(study.title, study.folder / "findings.md", notes),
         against=against if study.baselines else {},
         more=getattr(code, "section", None),
@@ -207,9 +218,15 @@ def record(study: Study) -> int:
             fresh = True
     if fresh:
         write_record(study.folder / RECORD, runs)
+        set_apart(runs, _titles(study))
         table = plain_cells(results_table(make_settings(runs)))
-        table.to_csv(study.folder / "results.csv", index=False)
+        write_small(study.folder / "results.csv", table.to_csv(index=False))
     return len(runs)
+
+
+def _titles(study: Study) -> dict[str, str]:
+    """Folder of each column -> its title."""
+    return {slug(column): column for column in study.columns}
 
 
 def _missing(study: Study, column: str) -> str | None:

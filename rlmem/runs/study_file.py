@@ -262,8 +262,10 @@ class Study:
             kept = [each for each in self._setting(column, row) if not OF_MEMORY.match(each)]
             for kind in self.rows[row]["fifo"]:
                 key, number = FIFOS[kind]
-                size = f"{key}={beside.summary[number]}"
-                yield self._job(column, fifo_of(row, kind), seed, [*kept, *self.fifo], size)
+                size = beside.summary.get(number)
+                if size is not None:  # of a damaged summary
+                    last = f"{key}={size}"
+                    yield self._job(column, fifo_of(row, kind), seed, [*kept, *self.fifo], last)
 
     def finished(self, column: str) -> Counter[str]:
         """How many runs of each line of the table are finished."""

@@ -27,20 +27,25 @@ def versions() -> dict[str, str]:
 
 
 def git_commit() -> str | None:
-    """The commit of rlmem's checkout, with `-dirty` if files changed; None outside git."""
-    here = Path(__file__).resolve().parent
-    try:
-        result = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
-            cwd=here,
+    """The commit of rlmem's checkout, with `-dirty` if files changed; None outside git, and where
+    rlmem is installed within the repository of somebody else."""
+    here = Path(__file__).resolve()
+
+    def git(*arguments: str) -> str:
+        return subprocess.run(
+            ["git", *arguments],
+            cwd=here.parent,
             capture_output=True,
             text=True,
             timeout=5,
             check=True,
-        )
+        ).stdout.strip()
+
+    try:
+        git("ls-files", "--error-unmatch", here.name)
+        return git("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*") or None
     except (OSError, subprocess.SubprocessError):
         return None
-    return result.stdout.strip() or None
 
 
 def reset_peak_rss() -> None:

@@ -118,7 +118,7 @@ class Run:
         folder = find_checkpoint(self.run_dir)
         if folder is None:
             if distributed.rank == 0:
-                start_run_id(self.run_dir)
+                start_run_id(self.run_dir, env_id=self.stream.env.spec.env_id)
             self.recorder.open()
             return
         self.agent.to(self.trainer.strategy.root_device)

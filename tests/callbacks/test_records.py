@@ -1,11 +1,14 @@
 """The run's files: rows, columns, what a resumed run keeps."""
 
 import csv
+import functools
+import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from rlmem.runs import summary
 from tests.runs.helpers import rows_of, run, summary_of
 
 # DESIGN.md, "What a run leaves": people's scripts read these.
@@ -108,3 +111,16 @@ def test_the_summary_says_what_happened(finished_run: Path) -> None:
     scores = [float(r["return"]) for r in rows_of(finished_run / "evaluations.csv")[-2:]]
     assert summary["eval_return_mean"] == np.mean(scores)
     assert summary["eval_return_std"] == pytest.approx(np.std(scores))
+
+
+def test_the_commit_is_rlmems_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not that of a repository that it is installed in."""
+    run_git = functools.partial(subprocess.run, cwd=tmp_path, check=True, capture_output=True)
+    run_git(["git", "init"])
+    names = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    run_git(["git", *names, "commit", "--allow-empty", "-m", "theirs"])
+    (tmp_path / "summary.py").touch()
+    monkeypatch.setattr(summary, "__file__", str(tmp_path / "summary.py"))
+    assert summary.git_commit() is None
+    run_git(["git", "add", "summary.py"])
+    assert summary.git_commit() is not None

@@ -12,7 +12,7 @@ import yaml
 from hydra.core.config_store import ConfigStore
 
 from rlmem.config import CONF_DIR, check_output_dir, compose, run_hydra, safe_name
-from rlmem.config.schema import TrainSettings
+from rlmem.config.schema import EvaluateSettings, TrainSettings
 from rlmem.errors import UserError
 
 
@@ -25,6 +25,10 @@ def task(cfg: TrainSettings) -> None:
         raise RuntimeError("a bug")
     if cfg.seed == 9:
         raise KeyboardInterrupt
+
+
+def nothing(cfg: EvaluateSettings) -> None:
+    """Stand in for a score."""
 
 
 @pytest.fixture(autouse=True)
@@ -96,6 +100,17 @@ def test_a_failing_job_is_named_and_the_sweep_goes_on(capfd: pytest.CaptureFixtu
     assert "rlmem: job 2 (seed=7 memory/sampler=rank) failed: resume=x: no" in err
     assert "rlmem: job 3 (seed=8 memory/sampler=rank) failed: RuntimeError: a" in err
     assert folders() == [f"sweep/memory.sampler=rank+seed={seed}" for seed in (1, 2, 7, 8)]
+
+
+def test_a_sweep_may_be_asked_for_behind_other_overrides() -> None:
+    assert run_hydra(task, "train", ["memory=per", "-m", "seed=1,2", "hydra.sweep.dir=sweep"]) == 0
+    assert len(folders()) == 2
+
+
+def test_evaluate_leaves_the_error_of_a_job_where_it_is(tmp_path: Path) -> None:
+    Path("error.json").write_text("{}")
+    assert run_hydra(nothing, "evaluate", ["run=here"]) == 0
+    assert Path("error.json").read_text() == "{}"
 
 
 def test_the_joblib_launcher_runs_a_sweep(tmp_path: Path) -> None:

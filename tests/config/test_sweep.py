@@ -110,6 +110,15 @@ def test_failed_jobs_are_listed_and_the_same_command_runs_them_again(
     assert not list(Path("sweep").rglob("error.json"))
 
 
+@pytest.mark.parametrize("content", ["null", "[1]", '{"commands": [1]}', "{"])
+def test_a_damaged_record_is_written_anew(content: str) -> None:
+    Path("sweep").mkdir()
+    Path("sweep/sweep.json").write_text(content)
+    assert sweep("seed=1") == 0
+    (command,) = json.loads(Path("sweep/sweep.json").read_text())["commands"]
+    assert list(command["jobs"]) == ["seed=1"]
+
+
 def test_a_job_that_is_killed_is_told_in_one_line(capfd: pytest.CaptureFixture[str]) -> None:
     argv = ["seed=10,1", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2"]
     assert sweep(*argv) == 1

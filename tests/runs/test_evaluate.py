@@ -128,6 +128,26 @@ def test_a_damaged_model_is_one_line(run_dir: Path, name: str, checkpoint: str) 
     assert "\n" not in str(error.value)
 
 
+def test_a_run_that_cannot_be_written_to_is_one_line(run_dir: Path) -> None:
+    (run_dir / "evaluation").write_text("a file")
+    with pytest.raises(UserError, match=r"cannot write its evaluation/ \(File exists\)"):
+        scored(run_dir)
+
+
+@pytest.mark.parametrize("run", ["5", "[a,b]", "{a:1}"])
+def test_a_run_that_is_no_path_is_one_line(run: str) -> None:
+    with pytest.raises(UserError, match="must be a run directory"):
+        evaluate_settings(f"run={run}")
+
+
+@pytest.mark.parametrize("out", ["a.abc", "/proc/a.png"])
+def test_a_plot_that_cannot_be_written_is_one_line(run_dir: Path, out: str) -> None:
+    pytest.importorskip("matplotlib")
+    overrides = ["mode=plot", f"runs=['{run_dir}']", f"out={out}"]
+    with pytest.raises(UserError, match=f"out={out}: cannot be written"):
+        evaluate(evaluate_settings(*overrides))
+
+
 def test_runs_are_drawn_together(run_dir: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     overrides = ["mode=plot", f"runs=['{run_dir}']", f"out='{tmp_path}/a.png'"]

@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import psutil
@@ -24,8 +25,9 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """2 GiB, 1 of them available, without a cgroup; the file that a limit can be written to."""
     usage = SimpleNamespace(total=2 * GIB, available=1 * GIB)
     monkeypatch.setattr(psutil, "virtual_memory", lambda: usage)
-    monkeypatch.setattr(module, "CGROUP_LIMITS", (str(tmp_path / "max"),))
-    return tmp_path / "max"
+    monkeypatch.setattr(module, "CGROUPS", tmp_path)
+    monkeypatch.setattr(module, "OWN_CGROUP", tmp_path / "own")
+    return tmp_path / "memory.max"
 
 
 def frames(capacity: int) -> ReplayMemory:
@@ -46,6 +48,24 @@ def test_a_cgroup_without_a_lower_limit_does_not_count(machine: Path, text: str)
 def test_a_cgroups_limit_counts(machine: Path) -> None:
     machine.write_text(f"{GIB // 2}\n")
     assert memory_limit() == (GIB // 2, "the cgroup's limit")
+
+
+@pytest.mark.parametrize(
+    ("own", "limits"),
+    [
+        ("0::/slurm/job_7\n", {"slurm/job_7/memory.max": "max\n", "slurm/memory.max": GIB // 4}),
+        ("4:memory:/job_7\n", {"memory/job_7/memory.limit_in_bytes": GIB // 4}),
+    ],
+)
+def test_the_limits_of_a_job_lie_below_the_root(
+    machine: Path, own: str, limits: dict[str, Any]
+) -> None:
+    (machine.parent / "own").write_text(own)
+    for name, limit in limits.items():
+        path = machine.parent / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(str(limit))
+    assert memory_limit() == (GIB // 4, "the cgroup's limit")
 
 
 def test_a_memory_that_fits_is_one_line_with_its_bytes(machine: Path) -> None:

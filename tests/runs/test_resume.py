@@ -254,6 +254,7 @@ def test_a_sweep_goes_on_with_its_unfinished_job(copy: Path) -> None:
         ("seed=4", "seed was 0, is 4"),
         ("memory=uniform", "memory.name was per, is uniform"),
         ("agent.dueling=true", "agent.dueling was False, is True"),
+        ("+env.kwargs.sutton_barto_reward=true", "env.kwargs.sutton_barto_reward was not given"),
     ],
 )
 def test_a_run_of_another_config_is_refused_by_its_key(copy: Path, override: str, key: str) -> None:
@@ -269,6 +270,20 @@ def test_a_run_of_another_config_is_refused_by_its_key(copy: Path, override: str
 )
 def test_what_does_not_bind_a_run_may_change(copy: Path, override: str) -> None:
     assert chosen(copy, *CARTPOLE, override, f"resume={copy}") == (copy, True)
+
+
+@pytest.mark.parametrize("given", ["", "resume=auto"])
+def test_a_run_whose_configuration_was_lost_is_gone_on_with_by_nobody(
+    copy: Path, given: str
+) -> None:
+    (copy / "config.yaml").write_text("")
+    overrides = [*CARTPOLE, "seed=7", *given.split()]
+    if given:  # auto: another folder is looked into, and this one passed over
+        elsewhere = copy.parent / "new"
+        assert chosen(elsewhere, *overrides) == (elsewhere, False)
+    else:
+        with pytest.raises(UserError, match=r"config\.yaml is missing or damaged"):
+            chosen(copy, *overrides)
 
 
 def test_a_directory_without_a_run_is_refused(tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from rlmem.cli import _study
-from rlmem.runs.study import report_study
+from rlmem.config import check
+from rlmem.runs.study import _check_jobs, _composed, report_study
 from rlmem.runs.study_file import Study, slug
 from tests.analysis.helpers import make_run
 from tests.settings import settings
@@ -91,6 +92,16 @@ def test_the_old_name_of_baselines_works_and_says_so(
     (tmp_path / "study.yaml").write_text(ROWS.replace("baselines", "controls") + COLUMNS)
     assert Study(tmp_path).baselines == ["per"]
     assert "controls is now called baselines" in capsys.readouterr().err
+
+
+def test_a_study_may_lie_in_a_folder_of_any_name(tmp_path: Path) -> None:
+    folder = tmp_path / "s,7 (8)"
+    folder.mkdir()
+    (folder / "study.yaml").write_text("rows: {a: memory=per}\ncolumns: {b: env=cartpole}")
+    study = Study(folder)
+    _check_jobs(study, ["b"])
+    (job,) = study.jobs("b")
+    assert check(_composed(job)).paths.output_dir == str(folder / "runs/b/a/seed0")
 
 
 def test_a_column_may_go_without_a_row(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """results.csv and runs.npz: a study's finished runs, from which a clone makes the same page."""
 
+import csv
 import shutil
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import yaml
 
 from rlmem.analysis.read.record import read_record
 from rlmem.cli import _study
-from rlmem.runs.study import record
+from rlmem.runs.study import record, report_study
 from rlmem.runs.study_file import Study, StudyJob
 from tests.analysis.helpers import make_run
 
@@ -38,12 +39,10 @@ def study(tmp_path: Path) -> Study:
     return study
 
 
-def make_job(job: StudyJob, **changes: str) -> None:
-    label = {"label": job.row}
+def make_job(job: StudyJob, final: float | None = None, **changes: str) -> None:
+    label, final = {"label": job.row}, 100 / 3 + job.seed if final is None else final
     memory = job.overrides[1].removeprefix("memory=")
-    make_run(
-        job.folder, memory, job.seed, final=100 / 3 + job.seed, rows=150, config=label, **changes
-    )
+    make_run(job.folder, memory, job.seed, final=final, rows=150, config=label, **changes)
     (job.folder / "overrides.yaml").write_text(yaml.safe_dump([*job.overrides]))
 
 
@@ -94,6 +93,31 @@ def test_the_same_runs_give_the_same_bytes(study: Study) -> None:
     (study.folder / "runs.npz").unlink()
     record(study)
     assert (study.folder / "runs.npz").read_bytes() == before
+
+
+def test_columns_of_one_environment_stand_apart(tmp_path: Path) -> None:
+    definition = DEFINITION.replace(
+        "  CartPole: {overrides: env=cartpole, seeds: 2}",
+        "  Short: env=cartpole trainer.max_env_steps=300\n  Long: env=cartpole",
+    )
+    (tmp_path / "study.yaml").write_text(definition)
+    study = Study(tmp_path)
+    for job in [*study.jobs("Short"), *study.jobs("Long")]:
+        make_job(job, final=15 if job.column == "Short" else 105)
+    report = report_study(study)
+    assert report is not None
+    assert {s.env_id for s in report.settings} == {"CartPole-v1, Short", "CartPole-v1, Long"}
+    record(study)
+    for page in (tmp_path / "report/summary.csv", tmp_path / "results.csv"):
+        with page.open() as file:
+            found = {(row["env_id"], row["label"]) for row in csv.DictReader(file)}
+        assert ("CartPole-v1, Short", "uniform") in found
+        assert len(found) == 4
+    text = (tmp_path / "report/table.md").read_text()
+    assert [line.split(" | ")[2] for line in text.splitlines() if "| uniform" in line] == [
+        "15",
+        "105",
+    ]
 
 
 def test_it_names_no_folder_of_the_machine(study: Study) -> None:

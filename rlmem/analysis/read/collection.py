@@ -1,6 +1,7 @@
 """All runs below some folders, and what their reader should know; no broken file ends it."""
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,10 +25,29 @@ class Collection:
     notes: list[str] = field(default_factory=list)
 
 
+def set_apart(runs: Sequence[Run], columns: Mapping[str, str]) -> None:
+    """Name a study's column behind the task of its runs where several columns have one task, such
+    as one environment at two lengths.
+
+    Args:
+        columns: folder (a run lies in <column>/<row>/seed<n>) -> title.
+    """
+    of = {id(run): columns.get(run.folder.parent.parent.name, "") for run in runs}
+    found: dict[str, set[str]] = defaultdict(set)
+    for run in runs:
+        found[run.task].add(of[id(run)])
+    for run in runs:
+        run.column = of[id(run)] if len(found[run.task]) > 1 else ""
+
+
 def collect(
-    folders: Sequence[Path], external: Sequence[Path] = (), recorded: Sequence[Run] = ()
+    folders: Sequence[Path],
+    external: Sequence[Path] = (),
+    recorded: Sequence[Run] = (),
+    columns: Mapping[str, str] | None = None,
 ) -> Collection:
-    """Everything that can be read below the folders, each run once, and a study's record."""
+    """Everything that can be read below the folders, each run once, and a study's record, whose
+    `columns` are set apart."""
     found = Collection([*recorded])
     seen: set[Path] = set()
     for folder in folders:
@@ -41,6 +61,8 @@ def collect(
                 found.left_out.append((str(run_dir), str(error)))
     for sweep in sorted({sweep for folder in folders for sweep in _sweeps(folder)}):
         _add_unstarted(found, sweep)
+    if columns:
+        set_apart(found.runs, columns)
     environments = {run.env_id for run in found.runs}
     default = environments.pop() if len(environments) == 1 else None
     for path in external:

@@ -1,11 +1,13 @@
 """Curves of other programs, read from CSV files beside the runs."""
 
 import math
+import re
 from pathlib import Path
 
 from rlmem.analysis.read.runs import Run, curves_of, means_of
 from rlmem.errors import one_line
 
+_SEED = re.compile(r"\d{1,15}(\.0*)?")  # as spreadsheets and pandas write it
 COLUMNS = ("env_steps", "return", "bytes", "seed", "label")
 
 
@@ -37,6 +39,8 @@ def read_external(path: Path, default_env: str | None) -> list[Run]:
             raise ValueError(f"line {line} holds something that is no number") from None
         if not (all(map(math.isfinite, point[:2])) and row["label"] and row["seed"]):
             raise ValueError(f"line {line} is not complete")
+        if not _SEED.fullmatch(row["seed"].strip()):
+            raise ValueError(f"line {line}: seed {one_line(row['seed'], 20)} is no whole number")
         key = (row.get("env_id") or default_env or "", row["label"], row["seed"])
         curves.setdefault(key, []).append(point)
     if not curves:
@@ -59,6 +63,5 @@ def _run(
         "eval_return_mean": points[-1][1],
         "memory_bytes_peak": max((size for *_, size in points if size == size), default=None),
     }
-    number = int(seed) if seed.strip().isdigit() else 0
-    config = {"seed": number, "env.name": env_id, "memory.name": label}
+    config = {"seed": int(float(seed)), "env.name": env_id, "memory.name": label}
     return Run(path, config, summary, curves_of(table), means_of(table), external=label)

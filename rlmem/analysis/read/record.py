@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlmem.analysis.read.runs import CURVES, POINTS, Run
 from rlmem.errors import one_line
-from rlmem.run_files import open_regular, parse_json
+from rlmem.run_files import new_file, open_regular, parse_json
 
 if TYPE_CHECKING:
     import numpy as np
@@ -69,7 +69,7 @@ def write_record(path: Path, runs: Sequence[Run]) -> None:
     }
     text = np.frombuffer(json.dumps(header, separators=(",", ":")).encode(), np.uint8)
     fresh = path.with_suffix(".new")
-    with fresh.open("wb") as file:
+    with os.fdopen(new_file(fresh), "wb") as file:
         np.savez_compressed(file, header=text, **columns)
     fresh.replace(path)
 

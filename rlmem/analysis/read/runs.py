@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlmem.errors import one_line
-from rlmem.run_files import UNREADABLE, parse_json, parse_yaml, read_small, table_text
+from rlmem.run_files import (
+    RUN_FILE,
+    UNREADABLE,
+    parse_json,
+    parse_yaml,
+    read_json,
+    read_small,
+    table_text,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -54,6 +62,8 @@ class Run:
         means: over the run, of all rows of metrics.csv: each column's mean, TIMES weighted by what
             they are of, and `return_over_run`.
         external: label of a curve that comes from a CSV file of somebody else.
+        column: of a study, where several of its columns have this environment.
+        started: content of run.json, which a run writes first.
     """
 
     folder: Path
@@ -63,6 +73,8 @@ class Run:
     means: dict[str, float] = field(default_factory=dict)
     overrides: list[str] = field(default_factory=list)
     external: str | None = None
+    column: str = ""
+    started: dict[str, Any] = field(default_factory=dict)
 
     @property
     def status(self) -> str:
@@ -71,9 +83,15 @@ class Run:
 
     @property
     def env_id(self) -> str:
+        """What it is compared within: the task, and a study's column where that alone tells."""
+        return f"{self.task}, {self.column}" if self.column else self.task
+
+    @property
+    def task(self) -> str:
         """The environment's name, and its own arguments: with others it is another task."""
         get, own = self.config.get, "env.kwargs."
-        name = str(self.summary.get("env_id") or get("env.id") or get("env.name"))
+        known = self.summary.get("env_id") or self.started.get("env_id")
+        name = str(known or get("env.id") or get("env.name"))
         given = {key[len(own) :]: value for key, value in self.config.items() if key[:11] == own}
         return ", ".join([name, *(f"{key}={value}" for key, value in given.items())])
 
@@ -139,6 +157,7 @@ def read_run(folder: Path) -> Run:
         curves_of(table),
         means_of(table),
         [str(o) for o in overrides] if isinstance(overrides, list) else [],
+        started=read_json(folder / RUN_FILE) or {},
     )
 
 

@@ -5,7 +5,7 @@ import fcntl
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from rlmem.errors import one_line
@@ -77,6 +77,7 @@ class SweepFiles:
                 plan.jobs |= {
                     str(name): [str(override) for override in overrides]
                     for name, overrides in command["jobs"].items()
+                    if self._is_inside(name)
                 }
                 plan.trials += int(command["trials"])
                 plan.at_once = max(1, int(command["at_once"]))
@@ -84,10 +85,20 @@ class SweepFiles:
                 self.damaged.append(("sweep.json", "a command in it is not complete"))
         return plan
 
+    def _is_inside(self, name: str) -> bool:
+        """Whether a job's folder lies in the sweep's; another is noted."""
+        inside = PurePosixPath(name)
+        if not (inside.is_absolute() or ".." in inside.parts or "\0" in name):
+            return True
+        self.damaged.append(("sweep.json", f"{one_line(name)} is no folder of it"))
+        return False
+
     def job_folders(self) -> Iterator[str]:
         """Folders that hold a job's files, whether or not a command is known that asked for it."""
         for folder in sorted(self.folder.iterdir()) if self.folder.is_dir() else []:
-            if any((folder / n).exists() for n in ("config.yaml", "summary.json", "error.json")):
+            if folder.name[0] != "." and any(
+                (folder / n).exists() for n in ("config.yaml", "summary.json", "error.json")
+            ):
                 yield folder.name
 
     def job(self, name: str, overrides: list[str] | None) -> SweepJob:

@@ -56,7 +56,9 @@ def drawing(
     Args:
         alt: what who cannot see it is told; the caption if there is none.
     """
-    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<!--.*?-->", "", svg[svg.index("<svg") :], flags=re.S)
+    # matplotlib leaves quotes in texts as they are, and what follows looks for attributes.
+    svg = re.sub(r">[^<]*<", lambda text: text[0].replace('"', "&quot;"), svg)
     wide = float(re.findall(r'<svg[^>]*? width="([\d.]+)', svg)[0])
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, count=1, flags=re.S)
     svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
@@ -81,7 +83,7 @@ def _shorter(svg: str) -> str:
 
     Two figures of a page may have a class of one name: its style is in the name.
     """
-    svg = re.sub(r"\n\s*", "\n", re.sub(r"<!--.*?-->", "", svg, flags=re.S))
+    svg = re.sub(r"\n\s*", "\n", svg)
     used = set(re.findall(r'(?:url\(#|href="#)([^")]+)', svg))
     svg = re.sub(r' id="(?!c\d+-)([^"]*)"', lambda i: i[0] if i[1] in used else "", svg)
     svg = re.sub(r"(?<=[\d ])\nL ", " ", re.sub(r"(M [^\nA-Z]*)\nL ", r"\1L", svg))

@@ -10,11 +10,13 @@ from typing import Any
 from markupsafe import Markup
 
 from rlmem.errors import need
+from rlmem.run_files import MOST_TEXT, UNREADABLE, read_bytes
 
 REFUSED = ("html_block", "html_inline")  # nothing is run
 OWN_LINK = re.compile(r"(?![a-zA-Z][\w+.-]*:|[/#])")  # relative: neither scheme, root nor place
 NOTHING = Markup()
 MOST_EMBEDDED = 60_000  # bytes of pictures; the others are named
+MOST_PICTURE = 2**24  # of one that is looked at
 OWN_PICTURE = re.compile(r"figures/[\w.=,-]+\.png")
 
 
@@ -49,7 +51,7 @@ def read_findings(path: Path, own: Collection[str] = ()) -> Findings:
     Raises:
         UserError: markdown-it-py is missing.
     """
-    text = path.read_text(errors="replace") if path.is_file() else ""
+    text = _content(path, path.parent, MOST_TEXT).decode(errors="replace")
     if not text.strip():
         return Findings()
     markdown = need("markdown_it", "findings.md", "plot")
@@ -77,11 +79,19 @@ def read_findings(path: Path, own: Collection[str] = ()) -> Findings:
     return Findings(html(claim), picture, html(shown), html(tokens))
 
 
+def _content(path: Path, folder: Path, most_bytes: int) -> bytes:
+    """Of a file in a folder; nothing where there is none, or a link that leads out of it."""
+    try:
+        return read_bytes(path, most_bytes, folder)
+    except UNREADABLE:
+        return b""
+
+
 def _embed(image: Any, folder: Path, own: Collection[str], room: int) -> int:
     """Make the study's own picture part of the page, and any other its caption; its bytes."""
     source = str(image.attrGet("src"))
     if Path(source).stem not in own and OWN_PICTURE.fullmatch(source):
-        content = (folder / source).read_bytes() if (folder / source).is_file() else b""
+        content = _content(folder / source, folder, MOST_PICTURE)
         if 0 < len(content) <= room:
             image.attrSet("src", f"data:image/png;base64,{base64.b64encode(content).decode()}")
             return len(content)

@@ -1,5 +1,6 @@
 """A report of runs: tables, figures and one page. Reads the runs' files only."""
 
+import os
 import re
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -78,6 +79,7 @@ def write_report(
     out: Path,
     external: Sequence[Path] = (),
     recorded: Sequence[Run] = (),
+    columns: Mapping[str, str] | None = None,
     opening: Opening = Opening(),
     against: Mapping[str, Sequence[str]] | None = None,
     more: Callable[[Sequence[Setting]], Section] | None = None,
@@ -91,6 +93,7 @@ def write_report(
         out: folder that the report is written into; an older report there is replaced.
         external: CSV files of other programs' curves (docs/comparing.md).
         recorded: runs of a study that lie in no folder here.
+        columns: of a study, folder -> title; where two have one environment, they stand apart.
         opening: of a study's page.
         against: label of a setting -> labels of its baselines.
         more: a section of the study's own, made of the settings.
@@ -102,10 +105,8 @@ def write_report(
         for path in paths:
             if not path.exists():
                 raise UserError(f"{key}={path}: there is no such folder or file")
-    older = out / "index.html"
-    if older.exists() and OURS not in older.read_text(errors="replace")[:1000]:
-        raise UserError(f"out={out}: holds an index.html that is no report; give another folder")
-    collection = collect(folders, external, recorded)
+    _check_own(out)
+    collection = collect(folders, external, recorded, columns)
     collection.notes += opening.notes
     if not collection.runs:
         named = ", ".join(map(str, folders))
@@ -134,6 +135,31 @@ def write_report(
     return report
 
 
+def _check_own(out: Path) -> None:
+    """Refuse to write over what is no report, or into a folder that a link leads to.
+
+    Raises:
+        UserError: see above.
+    """
+    if (out / "figures").is_symlink():
+        raise UserError(f"out={out}: its figures/ is a link; remove it, or give another folder")
+    older = out / "index.html"
+    if older.exists() and OURS not in older.read_text(errors="replace")[:1000]:
+        raise UserError(f"out={out}: holds an index.html that is no report; give another folder")
+
+
+def default_out(folder: Path) -> Path:
+    """Where a report of a folder goes that nobody named: report/ in it.
+
+    Raises:
+        UserError: a link stands there, which a stranger may have made.
+    """
+    out = folder / "report"
+    if out.is_symlink():
+        raise UserError(f"{out} is a link; name the folder that the report goes to: out=...")
+    return out
+
+
 def _write(report: Report, out: Path) -> None:
     """Write all files beside an older report's, and then put them in the place of those."""
     out.mkdir(parents=True, exist_ok=True)
@@ -144,6 +170,12 @@ def _write(report: Report, out: Path) -> None:
             plain_cells(table).to_csv(fresh / f"{name}.csv", index=False)
         report.figures = draw(report.settings, report.sections, fresh / "figures", report.baselines)
         write_report_page(report, fresh / "index.html")
+        if not (out / "index.html").exists():  # what lies there is of no report
+            names = sorted(path.relative_to(fresh) for path in fresh.rglob("*.*"))
+            if taken := [str(name) for name in names if os.path.lexists(out / name)]:
+                raise UserError(
+                    f"out={out}: holds a {taken[0]} that is of no report; give another folder"
+                )
         remove_report(out)
         (out / "figures").mkdir(exist_ok=True)
         for path in sorted(fresh.rglob("*.*")):

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from rlmem.analysis.read.runs import read_run, read_table
-from rlmem.errors import UserError, need
+from rlmem.errors import UserError, need, one_line
 from rlmem.units import readable_bytes
 
 
@@ -36,7 +36,7 @@ def plot_runs(run_dirs: list[Path], out: Path) -> None:
             label = f"{run.memory}, seed {run.seed}"
             scores.plot(curves["env_steps"], curves["train_return_mean"], label=label, color=colour)
             played = read_table(run.folder / "evaluations.csv")
-            if len(played):
+            if len(played) and "return" in played:
                 means: Any = played.groupby("env_steps")["return"].mean()
                 scores.plot(means.index, means, "o", markersize=4, color=colour)
             held = curves["memory_bytes"]
@@ -49,5 +49,10 @@ def plot_runs(run_dirs: list[Path], out: Path) -> None:
         size.set_title("bytes held by the memory")
         for axes in (scores, size):
             axes.legend()
-        out.parent.mkdir(parents=True, exist_ok=True)
-        drawn.savefig(out, dpi=150)
+        try:
+            out.parent.mkdir(parents=True, exist_ok=True)
+            drawn.savefig(out, dpi=150)
+        except (OSError, ValueError) as error:  # ValueError: an ending that is no image's
+            raise UserError(
+                f"out={out}: cannot be written ({one_line(error)}); use out=curves.png"
+            ) from None

@@ -69,7 +69,9 @@ def how_sure(settings: Sequence[Setting]) -> str:
         return ""
     many = several(counts[-1], "seed")
     many = f"{counts[0]} to {many}" if len(counts) > 1 else many
-    found = above(order[0], order[1], metric) if len(order) > 1 else None
+    level = [setting for setting in order if setting.mean(metric) == order[0].mean(metric)]
+    next_ = order[len(level) :]  # as `finding` has it
+    found = above(order[0], next_[0], metric) if next_ else None
     kind = "" if found is None else ", paired by seed" if found.paired else ", not the same seeds"
     few = "" if counts[0] >= FEW_SEEDS else f"; below {FEW_SEEDS} seeds no interval is drawn"
     return f"{many} a setting{kind}{few}."

@@ -73,6 +73,8 @@ def read_status(sweep: Path) -> SweepStatus:
     Raises:
         UserError: it is not the folder of a sweep.
     """
+    if (sweep / "config.yaml").exists() and not (sweep / "sweep.json").exists():
+        raise UserError(f"sweep={sweep}: that is one run; give the folder of a sweep's runs")
     files = SweepFiles(sweep)
     plan = files.plan()
     names = dict.fromkeys([*plan.jobs, *files.job_folders()])
@@ -91,8 +93,6 @@ def read_status(sweep: Path) -> SweepStatus:
 
 
 def _no_sweep(sweep: Path) -> str:
-    if (sweep / "config.yaml").exists():
-        return f"sweep={sweep}: that is one run; give the folder that the sweep's runs lie in"
     what = "no sweep there" if sweep.is_dir() else "no such folder"
     return f"sweep={sweep}: {what}; give a sweep's folder, such as sweep=multirun/<date>_<time>"
 

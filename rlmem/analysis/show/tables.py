@@ -11,6 +11,7 @@ from rlmem.analysis.compare.baselines import Comparison, Difference, above
 from rlmem.analysis.compare.settings import Setting, any_goals
 from rlmem.analysis.compare.statistics import Estimate
 from rlmem.analysis.read.runs import NUMBERS, OVER_RUN, SUCCESS, TIMES
+from rlmem.run_files import write_small
 from rlmem.units import number, readable_bytes, readable_seconds
 
 ABOVE = {
@@ -219,4 +220,4 @@ def write_study_table(
             texts["setting"] = label.replace("|", "\\|")
             lines.append(f"| {' | '.join(texts[head] for head in heads)} |")
         lines.append("")
-    path.write_text("\n".join(lines))
+    write_small(path, "\n".join(lines))

@@ -27,6 +27,13 @@ def test_seeds_of_a_setting_are_one_cell(tmp_path: Path) -> None:
     assert labels_of(tmp_path) == [("per", 3), ("uniform", 3)]
 
 
+def test_runs_that_are_scored_by_other_rules_are_no_seeds_of_one_cell(tmp_path: Path) -> None:
+    for seed, epsilon in enumerate((0.0, 0.5, 0.0)):
+        config = {"evaluation.epsilon": epsilon, "evaluation.episodes": 10 + seed}
+        make_run(tmp_path / str(seed), seed=seed, config=config)
+    assert labels_of(tmp_path) == [("uniform, epsilon 0.0", 2), ("uniform, epsilon 0.5", 1)]
+
+
 def test_a_run_from_before_a_key_was_added_is_in_the_cell_of_the_others(tmp_path: Path) -> None:
     make_run(tmp_path / "older", seed=0)
     for seed in (1, 2):

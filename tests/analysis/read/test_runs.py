@@ -199,6 +199,9 @@ def test_curves_of_others_become_runs(tmp_path: Path) -> None:
     assert [run.number("eval_return_mean") for run in others] == [5, 7]
     assert {run.env_id for run in others} == {"CartPole-v1"}
     assert others[0].number("memory_bytes_peak") == 200
+    assert [run.seed for run in others] == [0, 1]
+    (tmp_path / "sb3.csv").write_text(OUTSIDER.replace(",1,SB3", ",1.0,SB3"))
+    assert [run.seed for run in read_external(tmp_path / "sb3.csv", "CartPole-v1")] == [0, 1]
 
 
 @pytest.mark.parametrize(
@@ -206,6 +209,7 @@ def test_curves_of_others_become_runs(tmp_path: Path) -> None:
     [
         ("env_steps,return\n1,2\n", "Pong", "has no column bytes, seed, label"),
         (OUTSIDER + "x,1,1,0,SB3\n", "Pong", "line 6"),
+        (OUTSIDER + "1,1,1,first,SB3\n", "Pong", "line 6: seed first is no whole number"),
         (OUTSIDER, None, "has no column env_id"),
     ],
 )

@@ -87,3 +87,14 @@ def test_pictures_of_its_own_folder_are_part_of_the_page(tmp_path: Path) -> None
     assert '<img src="data:image/png;base64,cGljdHVyZQ==" alt="A" />' in html
     assert html.count("<img") == 1
     assert "B</p>" in html
+
+
+def test_no_file_elsewhere_becomes_part_of_the_page(tmp_path: Path) -> None:
+    study = tmp_path / "study"
+    (study / "figures").mkdir(parents=True)
+    (tmp_path / "secret").write_bytes(b"picture")
+    (study / "figures/a.png").symlink_to(tmp_path / "secret")
+    assert "<img" not in shown(write(study, "![A](figures/a.png)"))
+    (study / "findings.md").unlink()
+    (study / "findings.md").symlink_to(tmp_path / "secret")
+    assert shown(study / "findings.md") == ""

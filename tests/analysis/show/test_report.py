@@ -208,6 +208,29 @@ def test_files_of_others_are_left_alone(tmp_path: Path) -> None:
         write_report([tmp_path / "sweep"], tmp_path / "own")
 
 
+def test_a_table_that_is_of_no_report_is_not_written_over(tmp_path: Path) -> None:
+    make_run(tmp_path / "sweep/a")
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own/results.csv").write_text("mine")
+    with pytest.raises(UserError, match=r"own: holds a results\.csv that is of no report"):
+        write_report([tmp_path / "sweep"], tmp_path / "own")
+    assert [path.name for path in (tmp_path / "own").iterdir()] == ["results.csv"]
+    assert (tmp_path / "own/results.csv").read_text() == "mine"
+
+
+def test_a_report_goes_through_no_link_that_nobody_named(tmp_path: Path) -> None:
+    make_run(tmp_path / "sweep/a")
+    (tmp_path / "victim").mkdir()
+    (tmp_path / "sweep/report").symlink_to(tmp_path / "victim")
+    with pytest.raises(UserError, match="report is a link"):
+        evaluate(evaluate_settings("mode=report", f"sweep={tmp_path}/sweep"))
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/figures").symlink_to(tmp_path / "victim")
+    with pytest.raises(UserError, match="its figures/ is a link"):
+        write_report([tmp_path / "sweep"], tmp_path / "out")
+    assert not list((tmp_path / "victim").iterdir())
+
+
 def test_what_does_not_count_is_said(tmp_path: Path) -> None:
     make_run(tmp_path / "sweep/a", seed=0)
     make_run(tmp_path / "sweep/again", seed=0)
@@ -278,6 +301,29 @@ def test_the_command_writes_into_the_sweep(tmp_path: Path, capsys: pytest.Captur
         "SB3",
     ]
     assert f"written: {tmp_path}/sweep/report/index.html" in capsys.readouterr().out
+
+
+def test_no_label_makes_a_rule_of_the_page(tmp_path: Path) -> None:
+    for seed in range(4):
+        label = 'a style="}*{background:url(//evil.example/x)}" style="'
+        make_run(tmp_path / f"sweep/{seed}", seed=seed, config={"label": label})
+    write_report([tmp_path / "sweep"], tmp_path / "out")
+    page = (tmp_path / "out/index.html").read_text()
+    assert "background:url" in page
+    assert not [style for style in re.findall(r"<style.*?</style>", page, re.S) if "evil" in style]
+    assert not re.findall(r'(?:class|style)="[^"<>]*evil', page)
+    assert "default-src 'none'" in page
+
+
+def test_runs_that_have_not_ended_stand_beside_those_that_have(tmp_path: Path) -> None:
+    named = {"env.name": "pong"}
+    for seed in range(2):
+        make_run(tmp_path / f"sweep/{seed}", seed=seed, env_id="ALE/Pong", config=named)
+    late = make_run(tmp_path / "sweep/2", seed=2, status="no summary", config=named)
+    (late / "run.json").write_text('{"id": "a", "env_id": "ALE/Pong"}')
+    write_report([tmp_path / "sweep"], tmp_path / "out")
+    (row,) = rows_of(tmp_path / "out/summary.csv")
+    assert (row["env_id"], row["n"], row["not_finished"]) == ("ALE/Pong", "2", "1")
 
 
 def test_the_finding_stands_first_with_how_sure_it_is(tmp_path: Path) -> None:

@@ -180,17 +180,32 @@ def test_a_broken_record_leaves_the_folders(tmp_path: Path, content: str) -> Non
     render_status(status)
 
 
+def test_no_job_lies_outside_its_sweep(tmp_path: Path) -> None:
+    make_job(tmp_path, "secret", "finished")
+    (tmp_path / "sweep").mkdir()
+    make_job(tmp_path / "sweep", "seed=0", "finished")
+    jobs = {"../secret": [], f"{tmp_path}/secret": [], "seed=0": []}
+    command = {"jobs": jobs, "trials": 0, "at_once": 1}
+    (tmp_path / "sweep/sweep.json").write_text(json.dumps({"commands": [command]}))
+    status = read_status(tmp_path / "sweep")
+    assert [job.name for job in status.jobs] == ["seed=0"]
+    assert len(status.damaged) == 2
+
+
 @pytest.mark.parametrize(
     ("name", "line"),
     [
         ("nowhere", "no such folder; give a sweep's folder"),
         ("empty", "no sweep there; give a sweep's folder"),
-        ("run", "that is one run; give the folder that the sweep's runs lie in"),
+        ("run", "that is one run; give the folder of a sweep's runs"),
     ],
 )
 def test_a_folder_that_is_no_sweep_is_a_users_mistake(tmp_path: Path, name: str, line: str) -> None:
     (tmp_path / "empty").mkdir()
     make_job(tmp_path, "run")
+    for name_of_hydras in (".hydra", "evaluation"):
+        (tmp_path / "run" / name_of_hydras).mkdir()
+        (tmp_path / "run" / name_of_hydras / "config.yaml").touch()
     with pytest.raises(UserError, match=f"^sweep=.*{name}: {line}"):
         read_status(tmp_path / name)
 
