@@ -255,8 +255,8 @@ def atari_100k() -> list[Claim]:
     held = " and ".join(number for number, *_ in sizes)
     assert {unit for *_, unit in sizes} == {"MiB"}
     assert table["human_normalized_score"].between(0.9, 1.1).all()  # about as a human
-    return [("README.md", f"DrQ(eps) scored {best:,.0f} on Road Runner after {steps:,} env steps in "
-                          "one seed"),
+    return [("README.md", f"DrQ(eps) scored {best:,.0f} on Road Runner after {steps:,} env "
+                          "steps in one seed"),
             ("README.md", f"scored {scores} on Road Runner after {steps:,} env steps (human 7,845; "
                           f"published 9,600); all {steps:,} transitions take {held} "
                           f"MiB | {len(table)} seeds; {updates:,} gradient steps")]  # fmt: skip
