@@ -246,7 +246,8 @@ def weaker_learner() -> list[Claim]:
 
 def atari_100k() -> list[Claim]:
     table = results("atari_100k", "RoadRunner")
-    (best,) = table[table["label"] == "DrQ(eps)"]["eval_return_mean"]
+    drq = table[table["label"] == "DrQ(eps)"].sort_values("seed")["eval_return_mean"]
+    best = " and ".join(f"{score:,.0f}" for score in drq)
     table = table[table["label"] == "DER"].sort_values("seed")
     assert set(table["memory_entries"]) == {100_000}
     ((steps, updates),) = set(zip(table["env_steps"], table["grad_steps"], strict=True))
@@ -255,8 +256,7 @@ def atari_100k() -> list[Claim]:
     held = " and ".join(number for number, *_ in sizes)
     assert {unit for *_, unit in sizes} == {"MiB"}
     assert table["human_normalized_score"].between(0.9, 1.1).all()  # about as a human
-    return [("README.md", f"DrQ(eps) scored {best:,.0f} on Road Runner after {steps:,} env "
-                          "steps in one seed"),
+    return [("README.md", f"DrQ(eps) scored {best} on Road Runner after {steps:,} env steps"),
             ("README.md", f"scored {scores} on Road Runner after {steps:,} env steps (human 7,845; "
                           f"published 9,600); all {steps:,} transitions take {held} "
                           f"MiB | {len(table)} seeds; {updates:,} gradient steps")]  # fmt: skip
