@@ -1,6 +1,8 @@
 """One thread a worker (the suite runs in two processes on two cores), and a run to look at."""
 
 import os
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,25 @@ def one_thread() -> None:
     import torch
 
     torch.set_num_threads(1)
+
+
+@pytest.fixture
+def parts_of_this_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What the test's plugins, modules in `tmp_path`, declare is forgotten after it."""
+    from hydra.core.config_store import ConfigStore
+
+    from rlmem import registry
+
+    for room in registry.ROOMS:  # their modules declare their parts once, so before the copy
+        registry.parts(room)
+    monkeypatch.setattr(registry, "_parts", {g: dict(p) for g, p in registry._parts.items()})
+    monkeypatch.setattr(registry, "_opened", set(registry._opened))
+    monkeypatch.setattr(ConfigStore.instance(), "repo", {**ConfigStore.instance().repo})
+    yield
+    for name, module in list(sys.modules.items()):
+        places = [vars(module).get("__file__"), *vars(module).get("__path__", [])]
+        if any(str(place).startswith(f"{tmp_path}{os.sep}") for place in places):
+            del sys.modules[name]
 
 
 @pytest.fixture(scope="session")

@@ -24,7 +24,7 @@ SHORT += ["evaluation.episodes=1", "log.progress=false"]
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parts_of_this_test: None) -> Path:
     """The examples as files of a folder that is the current one."""
     for name, text in FILES.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)

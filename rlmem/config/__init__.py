@@ -24,7 +24,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from rlmem.config import objective, plugins, sweep
-from rlmem.config.errors import explain
+from rlmem.config.errors import dashes, explain
 from rlmem.config.schema import CONF_DIR
 from rlmem.config.validate import check, check_evaluate, check_output_dir
 from rlmem.errors import UserError, one_line, printable, shortage
@@ -168,6 +168,8 @@ def run_hydra(
     main = hydra.main(version_base="1.3", config_path=str(CONF_DIR), config_name=config_name)
     sweep.SweepRecord.current = None
     try:
+        if line := dashes(arguments):
+            raise UserError(line)
         arguments = plugins.load(arguments)
         plugins.set_defaults()
         with _exceptions_come_through(), _command_line([quote_paths(a) for a in arguments]):

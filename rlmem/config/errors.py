@@ -58,6 +58,25 @@ def explain(exc: BaseException, overrides: list[str]) -> str | None:
     return None
 
 
+# Hydra's options, as `python train.py --help` of any program with Hydra takes them.
+_OPTIONS = "help hydra-help version cfg resolve package run multirun shell-completion config-path"
+_OPTIONS += " config-name config-dir experimental-rerun info"
+
+
+def dashes(arguments: list[str]) -> str | None:
+    """One line for the first override that is written as an option, `--seed=1`, or None.
+
+    Hydra would answer with the seven lines of its own usage.
+    """
+    for argument in arguments:
+        option, equals, value = argument.removeprefix("--").partition("=")
+        known = any(name.startswith(option) for name in _OPTIONS.split())
+        if argument.startswith("--") and option and not known:
+            given = f"{option}={value if equals else '...'}"
+            return f"{argument}: overrides have no dashes; write {given}"
+    return None
+
+
 def _first_line(exc: BaseException) -> str:
     return str(exc).strip().split("\n")[0] or type(exc).__name__
 
@@ -93,6 +112,8 @@ def config_options(group: str) -> list[str]:
 def _missing_option(exc: MissingConfigException, overrides: list[str]) -> str:
     group, _, name = (exc.missing_cfg_file or "").rpartition("/")
     options = list(exc.options or config_options(group))
+    if re.search(r"\s\S+=", name):
+        return f"{group}={name}: one word; write each key=value on its own, without quotes around"
     if not group or not options:
         return _first_line(exc)
     given = _given(group, overrides)
@@ -121,7 +142,25 @@ def _syntax(override: str) -> str:
         return f"{override}: not an override; write key=value, such as memory=gwr"
     if not re.fullmatch(r"[+~]{0,2}[\w./@:]+", key):
         return f"{override}: '{key}' is not the name of a key; write key=value, such as memory=gwr"
+    if value.startswith("="):
+        return f"{override}: there is one = too many; write {key}={value.lstrip('=')}"
+    if closing := _not_closed(value):
+        return f"{override}: a bracket is not closed; write '{override}{closing}'"
     return f"{override}: cannot read the value; quote it twice: '{key}=\"{value}\"'"
+
+
+def _not_closed(value: str) -> str:
+    """The brackets that are missing at a value's end; '' where none is, or where it is more."""
+    closing = {"(": ")", "[": "]", "{": "}"}
+    missing = ""
+    for char in value:
+        if char in closing:
+            missing = closing[char] + missing
+        elif missing[:1] == char:
+            missing = missing[1:]
+        elif char in closing.values() or char in "\"'":
+            return ""
+    return missing
 
 
 def _composition(exc: ConfigCompositionException, overrides: list[str]) -> str:

@@ -3,7 +3,7 @@
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
-from rlmem.config import check, check_evaluate, compose
+from rlmem.config import check, check_evaluate, compose, run_hydra
 from rlmem.errors import UserError
 
 MISTAKES = {
@@ -52,7 +52,10 @@ MISTAKES = {
     "memory=null": "memory=null: a group takes a name",
     # syntax
     "memory.capacity": "memory.capacity: not an override; write key=value",
-    "memory.capacity=[1": "memory.capacity=[1: cannot read the value; quote it twice:",
+    "memory.capacity=[1": "memory.capacity=[1: a bracket is not closed; write 'memory.capac",
+    "seed=range(3": "seed=range(3: a bracket is not closed; write 'seed=range(3)'",
+    "memory.capacity=1]": "memory.capacity=1]: cannot read the value; quote it twice:",
+    "memory==per": "memory==per: there is one = too many; write memory=per",
     "memory=uniform,per": "memory=uniform,per: several values are a sweep; add -m",
     "+memory=gwr": "+memory=gwr: memory is chosen already; write it without the +",
     # missing values
@@ -76,7 +79,7 @@ MISTAKES = {
     "plugins=-1": "plugins=-1: must be a list of modules, such as plugins=[my_package",
     "plugins=[3]": "plugins=[3]: must be a list of modules",
     "plugins=[.mine]": "plugins=['.mine']: must be a list of modules",
-    "plugins=[": "plugins=[: cannot read the value",
+    "plugins=[": "plugins=[: a bracket is not closed; write 'plugins=[]'",
     "callbacks=[nan]": "callbacks=[nan]: a group takes a name, or [] for none",
     "memory.budget=99999999999999999999": "memory.budget=99999999999999999999 is more than a mil",
     "log.every=99999999999999999999": "log.every=99999999999999999999: must be a whole number of 6",
@@ -128,6 +131,28 @@ def test_a_mistake_is_one_line_that_says_what_would_work(given: str) -> None:
         check(compose("train", given.split()))
     assert MISTAKES[given] in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_two_overrides_in_one_word_are_told_apart() -> None:
+    with pytest.raises(UserError, match=r"^memory=per seed=1: one word; write each key=value on"):
+        compose("train", ["memory=per seed=1"])
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        (["--seed=1"], "rlmem: --seed=1: overrides have no dashes; write seed=1\n"),
+        (
+            ["-m", "--env.game", "pong"],
+            "rlmem: --env.game: overrides have no dashes; write env.game=.",
+        ),
+    ],
+)
+def test_an_override_written_as_an_option_is_one_line(
+    given: list[str], line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_hydra(print, "train", given) == 2
+    assert capsys.readouterr().err.startswith(line)
 
 
 CONTINUOUS_RANGES = {

@@ -2,12 +2,10 @@
 
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
-from hydra.core.config_store import ConfigStore
 
 from rlmem import registry
 from rlmem.config import run_hydra
@@ -53,18 +51,12 @@ class Oldest:
 
 
 @pytest.fixture(autouse=True)
-def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parts_of_this_test: None) -> Path:
     """`mine.py` in the current folder; what it declares is forgotten after the test."""
     monkeypatch.chdir(tmp_path)
-    for room in registry.ROOMS:  # their modules declare their parts once, so before the copy
-        registry.parts(room)
-    monkeypatch.setattr(registry, "_parts", {g: dict(p) for g, p in registry._parts.items()})
-    monkeypatch.setattr(registry, "_opened", set(registry._opened))
     monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
-    monkeypatch.setattr(ConfigStore.instance(), "repo", {**ConfigStore.instance().repo})
     (tmp_path / "mine.py").write_text(PLUGIN)
-    yield tmp_path / "mine.py"
-    sys.modules.pop("mine", None)
+    return tmp_path / "mine.py"
 
 
 def given(*overrides: str) -> TrainSettings:
