@@ -92,7 +92,9 @@ class Run:
         get, own = self.config.get, "env.kwargs."
         known = self.summary.get("env_id") or self.started.get("env_id")
         name = str(known or get("env.id") or get("env.name"))
-        given = {key[len(own) :]: value for key, value in self.config.items() if key[:11] == own}
+        given = {
+            key[len(own) :]: value for key, value in self.config.items() if key.startswith(own)
+        }
         return ", ".join([name, *(f"{key}={value}" for key, value in given.items())])
 
     @property

@@ -264,6 +264,35 @@ class CodedChunks:
         if not whole:
             out[:] = words.view(np.uint8)[:, : self.size]
 
+    def renew(self, chunks: np.ndarray, room: int) -> bool:
+        """Pack full chunks again with the newest dictionary where that takes fewer bytes; whether
+        there were such.
+
+        One after the other, so that what an old string took is free for the ones to come.
+
+        Args:
+            chunks: int [n], in the order in which they were put into the arena.
+            room: bytes by which the arena may grow meanwhile. Where it would grow more, as when an
+                older dictionary packs a little better than the newest but takes bytes of its own,
+                the rest stay as they are.
+        """
+        most = self.arena.nbytes + room
+        old = chunks[self.packer.outdated(self.arena, self.blobs[chunks])]
+        for chunk in old.reshape(-1, 1):
+            blobs = self.blobs[chunk]
+            content, _ = self.packer.unpack(self.arena, blobs)
+            stream = np.empty(1 + len(content), np.uint8)
+            stream[1:] = content
+            string = self.packer.pack_again(stream)
+            if self.arena.nbytes + self.arena.missing(len(string)) > most:
+                self.packer.release(string[:1])
+                break
+            moved = self.arena.put(string)
+            self.release(chunk)
+            self.blobs[chunk] = moved
+        self.arena.give_back(self.arena.limit, 0)
+        return len(old) > 0
+
     def release(self, chunks: np.ndarray) -> None:
         """Let go of full chunks, int [n]."""
         blobs = self.blobs[chunks]

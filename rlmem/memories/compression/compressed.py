@@ -25,6 +25,8 @@ from rlmem.memories.ring.checkpoint import WITHOUT_DICTIONARIES, pieces, places_
 from rlmem.memories.ring.ring import RingStorage
 from rlmem.registry import part
 
+ROOM = 2 * SEGMENT  # bytes of a budget that are kept free while chunks are packed again
+
 
 @part("memory/storage", "compressed")
 class CompressedFrameStorage(RingStorage):
@@ -89,13 +91,21 @@ class CompressedFrameStorage(RingStorage):
         return written
 
     def _learn(self) -> None:
-        """Take a dictionary of the newest frames if one pays; under a budget the oldest transitions
-        go for it, so it may take at most an eighth of the strings' bytes."""
+        """Take a dictionary of the newest frames if one pays, and pack what is held with it.
+
+        Under a budget the oldest transitions go for it, so it may take at most an eighth of the
+        strings' bytes.
+        """
         blobs = self._blobs[self.arrays.full_chunks()]
         most = int(blobs["size"].sum(dtype=np.int64)) // (1 if self.limit is None else SHARE)
         content = self._packer.learn(self._arena, blobs, most)
-        if content and (self.limit is None or self.limit.shrink(bytes_of(content))):
+        if content is None:
+            return
+        if self.limit is None or self.limit.shrink(bytes_of(content) + ROOM):
             self._packer.adopt(content)
+            room = self._arena.limit if self.limit is None else ROOM
+            if self._coded.renew(self.arrays.full_chunks(), room):
+                self._saved = None  # what was saved of these chunks is packed otherwise
 
     def _put(self, block: Block, first: np.ndarray, ahead: np.ndarray, slot: int) -> None:
         places = np.stack([first, ahead], 1).reshape(-1)

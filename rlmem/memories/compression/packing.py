@@ -2,8 +2,9 @@
 or as they are if that is less.
 
 A string's first byte says how: 0 as it is, 1 without a dictionary, from 2 on the number of its
-dictionary. A dictionary is what many of the newest streams share. It stays until no string needs
-it, counts with what zstandard holds to decode by it, and is part of the state.
+dictionary. A dictionary is what many of the newest streams share. Once it is there, older strings
+are packed again with it where that saves bytes. It stays until no string needs it, counts with what
+zstandard holds to decode by it, and is part of the state.
 """
 
 from typing import Any
@@ -18,6 +19,7 @@ from rlmem.memories.compression.arena import Arena
 STORED, PACKED, NUMBERS = 0, 1, 256
 FIRST = 64  # strings packed before the first look for a dictionary
 SAMPLES, SAMPLE_BYTES = 320, 2**20  # strings that a look takes, and their bytes, at most
+TRIALS = 64  # strings of an older dictionary that are tried with the newest
 LEAST, LARGEST, SHARE = 1024, 2**16, 8  # bytes of a dictionary, and of which part of the strings'
 CONTEXT = 2**17  # bytes that zstandard holds to decode with a dictionary
 TRAINING = {"k": 128, "d": 8}  # zstandard's: bytes of a segment that is picked, and of a match
@@ -47,7 +49,12 @@ class Packer:
         self._encoder = encoder_of(self._contents.get(number), self._level)
 
     def pack(self, stream: np.ndarray) -> np.ndarray:
-        """The string of a stream that follows one free byte, uint8 [n + 1]."""
+        """The string of a new stream that follows one free byte, uint8 [n + 1]."""
+        self._waiting += 1
+        return self.pack_again(stream)
+
+    def pack_again(self, stream: np.ndarray) -> np.ndarray:
+        """The string of a stream that came before, as `pack` gives it."""
         stream[0] = STORED
         packed, data = self._encoder.compress(stream[1:].data), stream
         if len(packed) + 1 < len(stream):
@@ -55,7 +62,6 @@ class Packer:
             data[0] = self._current
             data[1:] = np.frombuffer(packed, np.uint8)
         self._strings[data[0]] += 1
-        self._waiting += 1
         return data
 
     def unpack(self, arena: Arena, blobs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -135,6 +141,25 @@ class Packer:
         better = encoder_of(content, self._level)
         saved = sum(len(self._encoder.compress(s)) - len(better.compress(s)) for s in trials)
         return content if saved * len(blobs) > bytes_of(content) * len(trials) else None
+
+    def outdated(self, arena: Arena, blobs: np.ndarray) -> np.ndarray:
+        """Which strings (BLOB [n]) take fewer bytes if the dictionary in use packs them, bool [n].
+
+        Of an older dictionary all or none, by a sample of them: it goes with its last string. What
+        zstandard did not make smaller stays as it is.
+        """
+        firsts, found = arena.firsts(blobs), np.zeros(len(blobs), np.bool_)
+        for number in set(firsts.tolist()) - {STORED, self._current}:
+            of = np.flatnonzero(firsts == number)
+            some = of[np.linspace(0, len(of) - 1, min(len(of), TRIALS)).astype(np.int64)]
+            data, starts = self.unpack(arena, blobs[some])
+            streams = np.split(data, starts[1:])
+            then = sum(1 + len(self._encoder.compress(part.data)) for part in streams)
+            saved = int(blobs["size"][some].sum(dtype=np.int64)) - then
+            content = self._contents.get(number)
+            gone = 0 if content is None else bytes_of(content)
+            found[of] = saved * len(of) + gone * len(some) > 0
+        return found
 
     def adopt(self, content: bytes) -> None:
         """Pack with a dictionary from here on."""

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from rlmem.memories.base.serialize import load_state
 from rlmem.memories.compression import packing
+from rlmem.memories.compression.segments import SEGMENT
 from tests.memories.helpers import RandomEnvs
 from tests.memories.ring.test_ring_state import everything, reloaded
 from tests.memories.ring.test_ring_storages import (
@@ -114,6 +115,48 @@ def test_a_dictionary_saves_more_than_it_takes() -> None:
     assert without.footprint()["dictionaries"] == 0
     assert 256 < storage.footprint()["dictionaries"] < 20_000
     assert sum(storage.footprint().values()) < 0.8 * sum(without.footprint().values())
+
+
+def test_what_is_held_is_packed_again_with_a_new_dictionary() -> None:
+    """The strings of before there was one too, and the room that this frees goes back."""
+    storage, as_they_were = of_two_languages(), with_older_dictionaries()
+    assert len(storage._packer._contents) == 1
+    assert storage._packer._strings[packing.PACKED] == 0
+    assert as_they_were._packer._strings[packing.PACKED] > 0
+    for part in ("frames", "dictionaries"):
+        assert storage.footprint()[part] < as_they_were.footprint()[part]
+    assert torch.equal(everything(storage)["observation"], everything(as_they_were)["observation"])
+
+
+def of_two_languages() -> Any:
+    storage, envs = storage_of(5000), words()
+    for number in range(24):
+        envs.language = number // 12
+        storage.append(envs.block(100))
+    return storage
+
+
+def with_older_dictionaries() -> Any:
+    """The same frames, none of them packed again."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(packing.Packer, "outdated", lambda *_: np.zeros(0, np.int64))
+        storage = of_two_languages()
+    assert len(storage._packer._contents) > 1
+    return storage
+
+
+def test_without_room_packing_again_stops_and_nothing_is_lost() -> None:
+    storage = with_older_dictionaries()
+    held, coded, before = everything(storage)["observation"], storage._coded, storage.nbytes
+    full = storage.arrays.full_chunks()
+    strings = coded.packer._strings.copy()
+    assert coded.renew(full, -before)
+    assert np.array_equal(coded.packer._strings, strings)
+    storage.check_valid()
+    coded.renew(full, SEGMENT)
+    storage.check_valid()
+    assert storage.nbytes <= before + SEGMENT
+    assert torch.equal(everything(storage)["observation"], held)
 
 
 def test_noise_has_no_dictionary() -> None:
