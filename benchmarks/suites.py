@@ -167,6 +167,13 @@ def pqn() -> Benchmark:
     return replace(benchmark, targets=targets)
 
 
+def drq() -> Benchmark:
+    """DrQ(eps) on RoadRunner."""
+    benchmark = listed("drq.py", "bare", {"env_steps_per_second": 1})
+    targets = (Target("rlmem", "bare", 0.87), Target("rlmem", "rlmem, frames", 0.97))
+    return replace(benchmark, targets=targets)
+
+
 def startup() -> Benchmark:
     """Commands that should answer at once."""
     digits = {"cpu_seconds": 2, "seconds": 2}
@@ -244,6 +251,6 @@ def scaling() -> Benchmark:
 BENCHMARKS = {  # quick ones first
     **{"startup": startup, "sum_tree": sum_tree, "storage": storage, "bytes": bytes_, "gwr": gwr},
     **{"diagnostics": diagnostics, "er_study": er_study, "episodic": episodic},
-    **{"cartpole": cartpole, "pqn": pqn},
+    **{"cartpole": cartpole, "pqn": pqn, "drq": drq},
     **{"atari": atari, "side_by_side": side_by_side, "stored": stored, "scaling": scaling},
 }

@@ -50,7 +50,17 @@ def test_a_limit_is_met_from_below_and_a_missing_run_is_neither(harness: Any) ->
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
-    ["cartpole", "pqn", "atari", "stored", "side_by_side", "er_study", "startup", "diagnostics"],
+    [
+        "cartpole",
+        "pqn",
+        "drq",
+        "atari",
+        "stored",
+        "side_by_side",
+        "er_study",
+        "startup",
+        "diagnostics",
+    ],
 )
 def test_what_a_target_is_divided_by_is_run_with_it(harness: Any, name: str) -> None:
     everything = harness.BENCHMARKS[name]()

@@ -1,0 +1,203 @@
+"""DrQ(eps) on Road Runner: plain PyTorch beside `experiment=atari_100k_drq_eps`.
+
+python benchmarks/drq.py --contender rlmem [--short]
+python benchmarks/drq.py --list
+
+One environment, an update each env step, one torch thread. "bare" is the same network, updates and
+environment in the plainest fast loop, over a hand-written ring of uncompressed frames; denormal
+numbers are flushed to zero, as in rlmem. The clock starts 400 updates after the first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from ale_py.vector_env import AtariVectorEnv
+from bare_atari import pixels
+from common import FRAME_SKIP, MAX_FRAMES, ROOT, SCREEN, STACK, Window, versions
+from frame_ring import FrameRing
+from numba import njit
+from rlmem_train import rate
+from torch import nn
+
+CAPACITY, BATCH, N_STEP, GAMMA = 100_000, 32, 10, 0.99
+LR, ADAM_EPS, SHIFT, INTENSITY = 1e-4, 1.5e-4, 4, 0.05
+STARTS, CLOCK, DECAYED, LEAST = 1_600, 2_000, 6_600, 0.01  # env steps, and epsilon in the end
+
+
+class Network(nn.Module):
+    """The convolutions of Mnih et al. 2015 and two streams of 512 units."""
+
+    def __init__(self, num_actions: int) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            *(nn.Conv2d(STACK, 32, 8, 4), nn.ReLU(), nn.Conv2d(32, 64, 4, 2), nn.ReLU()),
+            *(nn.Conv2d(64, 64, 3, 1), nn.ReLU(), nn.Flatten()),
+        )
+        self.value, self.advantage = (
+            nn.Sequential(nn.Linear(3136, 512), nn.ReLU(), nn.Linear(512, outputs))
+            for outputs in (1, num_actions)
+        )
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        features = self.body(images)
+        advantage = self.advantage(features)
+        return self.value(features) + advantage - advantage.mean(1, keepdim=True)
+
+
+def make_env() -> AtariVectorEnv:
+    """RoadRunner by the rules of `env/protocol=atari_100k`, single frames."""
+    return AtariVectorEnv(
+        *("road_runner", 1),
+        max_num_frames_per_episode=MAX_FRAMES,
+        repeat_action_probability=0.0,
+        full_action_space=False,
+        autoreset_mode="SameStep",
+        img_height=SCREEN,
+        img_width=SCREEN,
+        grayscale=True,
+        stack_num=1,
+        frameskip=FRAME_SKIP,
+        maxpool=True,
+        noop_max=30,
+        episodic_life=True,
+        life_loss_info=False,
+        reward_clipping=True,
+        use_fire_reset=False,
+    )
+
+
+@njit(cache=True)
+def returns(reward, done, time, cursor, steps, total):
+    """Steps that the returns of rows `time` have, N_STEP where neither an end nor the newest row is
+    nearer, and their discounted sums."""
+    for b in range(len(time)):
+        total[b], steps[b], power = 0.0, 0, 1.0
+        while steps[b] < N_STEP and time[b] + steps[b] < cursor:
+            row = time[b] + steps[b]
+            total[b] += power * reward[row, 0]
+            power *= GAMMA
+            steps[b] += 1
+            if done[row, 0]:
+                break
+
+
+def augmented(images: torch.Tensor) -> torch.Tensor:
+    """uint8 [B, 4, 84, 84] moved by up to 4 pixels, the edge repeated, and brightened."""
+    down, right = torch.randint(-SHIFT, SHIFT + 1, (2, len(images), 1))
+    places = torch.arange(SCREEN)
+    rows, columns = ((places + move).clamp_(0, SCREEN - 1) for move in (down, right))
+    at = (rows[:, :, None] * SCREEN + columns[:, None, :]).view(len(images), 1, -1)
+    moved = images.flatten(2).gather(2, at.expand(-1, STACK, -1)).view_as(images)
+    return moved * (1 + INTENSITY * torch.randn(len(images), 1, 1, 1).clamp_(-2, 2))
+
+
+def bare(steps: int) -> float:
+    """The plainest fast loop."""
+    torch.set_flush_denormal(True)
+    rng = np.random.default_rng(0)
+    env = make_env()
+    num_actions = int(env.single_action_space.n)
+    online = Network(num_actions).to(memory_format=torch.channels_last)
+    optimizer = torch.optim.Adam(online.parameters(), lr=LR, eps=ADAM_EPS, fused=True)
+    ring = FrameRing(CAPACITY, 1)
+    lasts, totals = np.empty(BATCH, np.int64), np.empty(BATCH, np.float32)
+    columns = np.zeros(BATCH, np.int64)
+
+    def update() -> None:
+        time = rng.integers(0, ring.cursor, BATCH)
+        returns(ring.reward, ring.terminated, time, ring.cursor, lasts, totals)
+        observation, _, action, _, _ = ring.get(time, columns)
+        _, following, _, _, terminated = ring.get(time + lasts - 1, columns)
+        with torch.no_grad():
+            value = online(pixels(augmented(following))).amax(1)
+            discount = torch.from_numpy(GAMMA**lasts).float() * ~terminated
+            goal = torch.from_numpy(totals) + discount * value
+        values = online(pixels(augmented(observation)))
+        chosen = values.gather(1, action[:, None]).squeeze(1)
+        loss = nn.functional.huber_loss(chosen, goal)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    frame, _ = env.reset(seed=0)
+    ring.start(frame)
+    stack = np.zeros((1, STACK, SCREEN, SCREEN), np.uint8)
+    stack[:, -1] = frame[:, 0]
+    never = np.zeros(1, np.bool_)  # cut off: no game is so long here
+    window, env_steps = Window(CLOCK, steps), 0
+    while not window.tick(env_steps):
+        epsilon = max(LEAST, 1 - (1 - LEAST) * env_steps / DECAYED)
+        if env_steps < STARTS or rng.random() < epsilon:
+            action = rng.integers(0, num_actions, 1)
+        else:
+            with torch.no_grad():
+                action = online(pixels(torch.from_numpy(stack))).argmax(1).numpy()
+        frame, reward, terminated, _, _ = env.step(action)
+        ring.add(action, reward, terminated, never, frame)
+        stack[:, :-1] = stack[:, 1:]
+        if terminated[0]:
+            stack[:] = 0
+        stack[:, -1] = frame[:, 0]
+        env_steps += 1
+        if env_steps > STARTS:
+            update()
+    return window.env_steps_per_second
+
+
+def rlmem(steps: int, storage: str) -> float:
+    """`train.py` in a process of its own, speed from its rows."""
+    with tempfile.TemporaryDirectory() as folder:
+        given = {
+            "experiment": "atari_100k_drq_eps",
+            "memory/storage": storage,
+            "trainer.max_env_steps": CLOCK + steps,
+            "trainer.accelerator": "cpu",
+            "trainer.threads": 1,
+            "log.every": min(steps, 500),
+            "log.progress": "false",
+            "evaluation.episodes": 1,
+            "checkpoint.every": 1_000_000_000,
+            "hydra.run.dir": f"{folder}/run",
+        }
+        command = [sys.executable, str(ROOT / "train.py"), *(f"{k}={v}" for k, v in given.items())]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
+        if done.returncode:
+            sys.exit(done.stderr[-2000:])
+        return rate(Path(folder, "run", "metrics.csv"), CLOCK)
+
+
+CONTENDERS = {
+    "bare": bare,
+    "rlmem": partial(rlmem, storage="compressed"),
+    "rlmem, frames": partial(rlmem, storage="frames"),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--contender", choices=CONTENDERS, default="rlmem")
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--short", action="store_true", help="a tenth: does it work?")
+    args = parser.parse_args()
+    if args.list:
+        print("\n".join(CONTENDERS))
+        return
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    speed = CONTENDERS[args.contender](200 if args.short else 2_000)
+    found = versions(["torch", "numpy", "ale-py"])
+    line = {"name": args.contender, "env_steps_per_second": round(speed, 2), "versions": found}
+    print(json.dumps(line), flush=True)
+
+
+if __name__ == "__main__":
+    main()
