@@ -1,0 +1,130 @@
+"""What learners reach and how fast they are, reckoned again from the result files."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from rlmem.units import readable_bytes
+from tests.claims.files import Claim, benchmark, interval, of, paired, results, short
+
+
+def atari_100k() -> list[Claim]:
+    table = results("atari_100k", "RoadRunner")
+    drq = table[table["label"] == "DrQ(eps)"].sort_values("seed")["eval_return_mean"]
+    best = " and ".join(f"{score:,.0f}" for score in drq)
+    table = table[table["label"] == "DER"].sort_values("seed")
+    assert set(table["memory_entries"]) == {100_000}
+    ((steps, updates),) = set(zip(table["env_steps"], table["grad_steps"], strict=True))
+    scores = " and ".join(f"{score:,.0f}" for score in table["eval_return_mean"])
+    sizes = [readable_bytes(size).partition(" ") for size in table["memory_bytes_peak"]]
+    held = " and ".join(number for number, *_ in sizes)
+    assert {unit for *_, unit in sizes} == {"MiB"}
+    assert table["human_normalized_score"].between(0.9, 1.1).all()  # about as a human
+    return [("README.md", f"DrQ(eps) scored {best} on Road Runner after {steps:,} env steps"),
+            ("README.md", f"scored {scores} on Road Runner after {steps:,} env steps (human 7,845; "
+                          f"published 9,600); all {steps:,} transitions take {held} "
+                          f"MiB | {len(table)} seeds; {updates:,} gradient steps")]  # fmt: skip
+
+
+def no_replay() -> list[Claim]:
+    table = results("no_replay", "Acrobot")
+    ours, theirs, none = (
+        table[table["label"] == row] for row in ("A3C", "DQN, uniform", "DQN, none")
+    )
+    assert {len(ours), len(theirs), len(none)} == {5}
+    assert set(theirs["env_steps"]) == set(none["env_steps"]) == {100_000}
+    assert ours["env_steps"].max() < 100_100  # a rollout more
+    ends, asked = (of(table, row, "eval_return_mean") for row in ("A3C", "DQN, uniform"))
+    sizes = [readable_bytes(runs["memory_bytes_peak"].mean()) for runs in (ours, theirs)]
+    (few,), (many,) = (set(runs["grad_steps"]) for runs in (none, theirs))
+    apart = paired(ends, asked)
+    high = f"{apart.high:.0f}"
+    said = f"(difference {apart.value:.1f}, {short(apart.low, '.1f')} to {high})"
+    return [
+        ("README.md", f"without a replay A3C ends at {ends.mean():.1f} on Acrobot, DQN with one at "
+                      f"{asked.mean():.1f} {said}, in {sizes[0]} in place of {sizes[1]}; DQN "
+                      f"without one, in {few:,.0f} gradient steps in place of {many:,.0f}, at "
+                      f"{none['eval_return_mean'].mean():.0f} | 5 seeds"),
+        ("studies/no_replay/findings.md",
+         f"{ends.mean():.1f} and {asked.mean():.1f} (difference {apart.value:.1f}, 95 % interval "
+         f"{short(apart.low, '.1f')} to {high}), in {sizes[0]} in place of {sizes[1]}."),
+    ]  # fmt: skip
+
+
+def breakout() -> list[Claim]:
+    table = results("no_replay", "Breakout")
+    rows = "PQN, long", "DQN, uniform", "PQN"
+    long, asked, equal = (of(table, row, "eval_return_mean") for row in rows)
+    assert {len(long), len(asked), len(equal)} == {5}
+    seconds = [of(table, row, "cpu_seconds").mean() for row in rows[:2]]
+    (many,), (updates,), (few,) = (set(of(table, row, "grad_steps")) for row in rows)
+    above, below = paired(long, asked), paired(asked, equal)
+    return [
+        ("README.md", f"PQN, which has no replay, ends its 500,000 steps at {long.mean():.1f} in "
+                      f"{seconds[0]:.0f} CPU seconds, DQN with one after 100,000 steps at "
+                      f"{asked.mean():.1f} in {seconds[1]:.0f} (difference {above.value:.1f}, "
+                      f"{interval(above)}); at equal env steps it is {below.value:.1f} below "
+                      f"({short(below.low, '.1f').removeprefix('0')} to {below.high:.1f}) | "
+                      f"5 seeds; {many:,}, {updates:,} and {few:,} gradient steps"),
+        ("studies/no_replay/findings.md", f"{long.mean():.1f} and {asked.mean():.1f} on Breakout "
+                                          f"(difference {above.value:.1f}, 95 % interval "
+                                          f"{interval(above)})"),
+    ]  # fmt: skip
+
+
+def pong() -> list[Claim]:
+    table = results("a3c", "Pong")
+    runs = table[table["label"] == "LSTM, one frame"].sort_values("seed")
+    assert len(runs) == 3
+    assert runs["env_steps"].between(3_000_000, 3_000_100).all()  # and a rollout
+    first, second, third = (f"{mean:.1f}" for mean in runs["train_return_mean"])
+    size = readable_bytes(runs["memory_bytes_peak"].mean())
+    *greedy, last = (f"{score:.0f}" for score in runs["eval_return_mean"])
+    means = f"{first}, {second} and {third}"
+    return [
+        ("README.md", f"A3C wins Pong without a replay, in {size}: its last 100 training games in "
+                      f"3,000,000 steps had a mean of {means} | 3 seeds |"),
+        ("studies/a3c/findings.md", f"it was {means}, and the greedy network scored "
+                                    f"{', '.join(greedy)} and {last}."),
+    ]  # fmt: skip
+
+
+def pqn_pong() -> list[Claim]:
+    table = results("pong", "Pong")
+    (long,), (theirs,) = (
+        table[table["label"] == row].to_dict("records") for row in ("PQN, long", "DQN, uniform")
+    )
+    assert (long["env_steps"], theirs["env_steps"]) == (1_500_000, 300_000)
+    means = [f"{run['train_return_mean']:.1f}" for run in (long, theirs)]
+    minutes = [f"{run['cpu_seconds'] / 60:.0f}" for run in (long, theirs)]
+    updates = f"{long['grad_steps']:,} and {theirs['grad_steps']:,} gradient steps"
+    return [
+        ("README.md", "PQN wins Pong without a replay: its last 100 training games in 1,500,000 "
+                      f"steps had a mean of {means[0]}, in {minutes[0]} CPU minutes; DQN with one "
+                      f"was at {means[1]} after 300,000, in {minutes[1]} | one seed; {updates}"),
+        ("studies/pong/findings.md",
+         f"in 1,500,000 env steps and {minutes[0]} CPU minutes: its last 100 training games had a "
+         f"mean of {means[0]}. DQN with a replay is at {means[1]} after 300,000 steps and "
+         f"{minutes[1]} CPU minutes."),
+    ]  # fmt: skip
+
+
+def cartpole_speed() -> list[Claim]:
+    speeds = {
+        contender["name"]: [run["env_steps_per_second"] for run in contender["runs"]]
+        for contender in benchmark("cartpole")["contenders"]
+        if contender["name"] in ("bare", "rlmem, updates_per_step=1")
+    }
+    ratio = np.median(np.divide(speeds["rlmem, updates_per_step=1"], speeds["bare"]))
+    said = f"on CartPole the trainer makes {short(ratio, '.2f')} of the steps a second of a bare "
+    return [("README.md", f"{said}loop | median of {len(speeds['bare'])} runs")]
+
+
+SOURCES: list[Callable[[], list[Claim]]] = [
+    atari_100k,
+    no_replay,
+    breakout,
+    pong,
+    pqn_pong,
+    cartpole_speed,
+]

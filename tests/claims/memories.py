@@ -1,0 +1,236 @@
+"""What memories take and buy, reckoned again from the result files."""
+
+from collections.abc import Callable
+
+import pandas as pd
+
+from rlmem.units import readable_bytes
+from studies.maze.compare import paired as maze_by_maze
+from tests.claims.files import ROOT, Claim, benchmark, interval, of, paired, results, short
+
+
+def reacher() -> list[Claim]:
+    table, small = results("reacher_frontier"), "FIFO of the bytes of a_T .05"
+    rows = "uniform", "reservoir, 250 kB", "a_T .05", small
+    full, sample, coarse, listed = (of(table, row, "return_over_run") for row in rows)
+    held, *shares = (of(table, row, "memory_bytes_peak").mean() for row in rows)
+    level, less, more = paired(sample, full), paired(coarse, full), paired(sample, listed)
+    below = paired(full, coarse)
+    assert {len(full), len(sample), len(coarse), len(listed)} == {5}
+    assert set(table["env_steps"]) == {30_000}
+    assert ((sample - listed) > 0).all()  # in each of the seeds
+    assert ((coarse - listed) > 0).all()
+    assert all(0.13 < share / held < 0.145 for share in shares)  # a seventh
+    claims = [
+        f"in {shares[0] / held:.0%}".replace("%", " %") + " of its bytes: by the mean of the "
+        f"learning curve {sample.mean():.1f} and {full.mean():.1f} (difference "
+        f"{short(level.value, '.2f')}, 95 % interval {interval(level, '.2f')})",
+        f"about as good: {coarse.mean():.1f} ({below.value:.1f} below the full replay, "
+        f"{interval(below)})",
+        f"not: {listed.mean():.1f} ({more.value:.1f} below the sample, {interval(more)})",
+        "in each of the five seeds",
+        "Reacher, 30,000 steps",
+        "a map of states, or a random sample of all that was seen, needs a seventh of the bytes on "
+        "Reacher",
+    ]
+    found = f"(paired difference {level.value:.1f}, 95 % interval {interval(level)}), map "
+    found += f"{coarse.mean():.1f} ({less.value:.1f}, {interval(less)}), list {listed.mean():.1f}"
+    return [("README.md", c) for c in claims] + [("studies/reacher_frontier/findings.md", found)]
+
+
+def sb3() -> list[Claim]:
+    runs = {run["name"]: run for run in benchmark("sb3_atari")["results"]}
+    default, ours = (runs[f"sb3 {kind}"] for kind in ("default", "compressed"))
+    assert default["weights_crc32"] == ours["weights_crc32"]
+    size, small = (run["metrics"]["bytes_a_transition"] for run in (default, ours))
+    return [("README.md", f"takes {size:,.0f} bytes a transition on Road Runner. With rlmem's "
+                          f"buffer it takes {small:,.0f},")]  # fmt: skip
+
+
+def road_runner() -> list[Claim]:
+    table = results("replay_table", "RoadRunner")
+    table = table[(table["memory"] == "uniform") & table["memory.budget"].isna()]
+    sizes, returns = {}, set()
+    for kind in ("dense", "compressed"):
+        (run,) = table[table["label"].str.contains(kind)].to_dict("records")
+        sizes[kind] = readable_bytes(run["memory_bytes_peak"])
+        returns.add(run["return_over_run"])
+        assert run["memory_entries"] == 100_000
+    assert len(returns) == 1
+    return [("README.md", f"100,000 compressed transitions of Road Runner give the returns of "
+                          f"uncompressed ones, in {sizes['compressed']} in place of "
+                          f"{sizes['dense']} | the same return, one seed")]  # fmt: skip
+
+
+def random_play() -> list[Claim]:
+    runs = {run["recording"]["game"]: run for run in benchmark("bytes_random")["results"]}
+    games = "road_runner", "ms_pacman", "pong"
+    counted, resident = (
+        [f"{1e3 * runs[game]['metrics'][name]:.0f}" for game in games]
+        for name in ("counted_gb_a_million", "gb_a_million")
+    )
+    assert {run["recording"]["policy"] for run in runs.values()} == {"random"}
+    said = "random play takes {} (Road Runner), {} (MsPacman), {} (Pong) bytes a transition"
+    grew = "as counted; the process grew by {}, {} and {} |"
+    return [("README.md", f"{said.format(*counted)} {grew.format(*resident)}")]
+
+
+def frontiers() -> list[Claim]:
+    breakout = results("minatar_frontier")
+    by_label = breakout.groupby("label")["return_over_run"].mean()
+    maps = [label for label in by_label.index if label.startswith("a_T .9")]
+    lists = [f"FIFO of the bytes of {label}" for label in maps]
+    beside = [(by_label[m], by_label[x]) for m, x in zip(maps, lists, strict=True) if x in by_label]
+    assert beside
+    assert all(listed > 0.9 * mapped for mapped, listed in beside)
+    assert breakout.groupby("label")["seed"].nunique().max() == 3
+    return [
+        (
+            "README.md",
+            "on MinAtar a list of the newest transitions in as many bytes as "
+            "the map does equally well | 5 and 3 seeds",
+        )
+    ]
+
+
+def mountain_car() -> list[Claim]:
+    table = results("medqn_small", "MountainCar")
+    ours, large, small = (
+        of(table, row, "eval_return_mean") for row in ("MeDQN(U), 32", "DQN, 10,000", "DQN, 32")
+    )
+    assert {len(ours), len(large), len(small)} == {20}
+    level, above = paired(ours, large), paired(ours, small)
+    return [
+        ("README.md", f"on MountainCar MeDQN with 32 transitions ends at {ours.mean():.0f}, DQN "
+                      f"with 10,000 at {large.mean():.0f} (about the same: difference "
+                      f"{level.value:.0f}, {interval(level, '.0f')}), with 32 at "
+                      f"{small.mean():.0f} | 20 seeds"),
+        ("studies/medqn_small/findings.md",
+         f"{above.value:.0f} (95 % interval {interval(above, '.0f')}), and {level.value:.0f} "
+         f"against 10,000 transitions ({interval(level, '.0f')})"),
+    ]  # fmt: skip
+
+
+def mazes() -> list[Claim]:
+    table = pd.read_csv(ROOT / "studies/maze/results.csv")
+    random = table[table["maze"] != "released"]
+    shorter, same = (maze_by_maze(random, *p) for p in (("GCMR", "Q table"), ("GBMR", "GCMR")))
+    assert shorter.below == len(shorter.ratio) == 30
+    ratio, bounds = short(shorter.mean.value, ".2f"), interval(shorter.mean, ".2f")
+    return [
+        ("README.md", f"in mazes GCMR takes {ratio} of a Q table's steps ({bounds}); GBMR takes as "
+                      f"many as GCMR ({same.mean.value:.3f}, {short(same.mean.low, '.3f')} to "
+                      f"{same.mean.high:.3f}) | 30 mazes"),
+        ("studies/maze/findings.md", f"({ratio}, 95 % interval {bounds})"),
+    ]  # fmt: skip
+
+
+def episodic() -> list[Claim]:
+    """Who is above whom, in each seed."""
+    table = results("episodic_atari")
+
+    def by_seed(game: str, label: str) -> pd.Series:
+        return of(table[table["env_id"].str.contains(game)], label, "eval_return_mean")
+
+    for game, best, others in (
+        ("MsPacman", "MFEC", ("DQN", "PER", "NEC")),
+        ("RoadRunner", "NEC", ("DQN", "PER", "MFEC")),
+    ):
+        for other in others:
+            above = (by_seed(game, best) - by_seed(game, other)).dropna()
+            assert len(above) == 3, (game, other)
+            assert (above > 0).all(), (game, other)
+    atari = table[~table["env_id"].str.contains("Pong")]
+    assert set(atari["env_steps"]) == {100_000}
+    return [("README.md", "at 100,000 steps MFEC, which trains no network, beats DQN, PER and NEC "
+                          "on MsPacman; NEC beats DQN, PER and MFEC on Road Runner")]  # fmt: skip
+
+
+def road_runner_memory() -> list[Claim]:
+    table = results("road_runner_memory")
+    rows = "FIFO 1 MiB", "uniform", "none"
+    finals = [[f"{score:,.0f}" for score in of(table, row, "eval_return_mean")] for row in rows]
+    assert {len(scores) for scores in finals} == {5}
+    assert set(table["env_steps"]) == {50_000}
+    climbed = table[table["eval_return_mean"] >= 1_950]
+    stayed = table[table["eval_return_mean"] < 1_331]
+    assert (len(climbed), len(stayed)) == (13, 12)
+    assert [len(climbed[climbed["label"] == row]) for row in rows] == [5, 3, 0]
+    sizes = of(table, "uniform", "memory_bytes_peak")
+    held = readable_bytes(sizes.min()).removesuffix(" MiB"), readable_bytes(sizes.max())
+    (updates,) = set(of(table, "uniform", "grad_steps"))
+    newest, whole = (of(table, row, "return_over_run") for row in rows[:2])
+    level = paired(newest, whole)
+    findings = "studies/road_runner_memory/findings.md"
+    return [
+        ("README.md", f"from the newest 1 MiB as from all transitions in {held[0]} to {held[1]}: "
+                      f"{newest.mean():.0f} and {whole.mean():.0f} a life over the run "
+                      f"(difference {level.value:.0f}, {interval(level, '.0f')}) | 5 seeds; "
+                      f"{updates:,} gradient steps"),
+        *((findings, f"| {', '.join(scores)} |") for scores in finals),
+    ]  # fmt: skip
+
+
+def weaker_learner() -> list[Claim]:
+    table = results("road_runner_memory_plain")
+    newest, whole, none = (
+        of(table, row, "return_over_run") for row in ("FIFO 1 MiB", "uniform", "none")
+    )
+    assert {len(newest), len(whole), len(none)} == {5}
+    assert set(table["env_steps"]) == {50_000}
+    size = readable_bytes(of(table, "uniform", "memory_bytes_peak").mean())
+    (few,), (many,) = (set(of(table, row, "grad_steps")) for row in ("none", "uniform"))
+    level, below = paired(newest, whole), paired(whole, none)
+    near = f"{level.value:.0f}, {{}}{interval(level, '.0f')}"
+    far = f"{below.value:.0f} below{{}}, {interval(below, '.0f')}"
+    finals = [
+        ", ".join(f"{score:,.0f}" for score in of(table, row, "eval_return_mean"))
+        for row in ("FIFO 1 MiB", "uniform", "none")
+    ]
+    return [
+        ("README.md", f"between the newest 1 MiB and all transitions in {size}: "
+                      f"{newest.mean():.0f} and {whole.mean():.0f} a life over the run "
+                      f"(difference {near.format('')}); with no replay, and so "
+                      f"{few:,.0f} gradient steps in place of {many:,.0f}, {none.mean():.0f} "
+                      f"({far.format('')}) | 5 seeds"),
+        ("studies/road_runner_memory_plain/findings.md",
+         f"1 MiB {newest.mean():.0f}, all {whole.mean():.0f} (difference "
+         f"{near.format('95 % interval ')}), none {none.mean():.0f} ({far.format(' all')}); five"),
+        ("studies/road_runner_memory_plain/findings.md",
+         f"1 MiB of the newest transitions {finals[0]}; all of them {finals[1]}; "
+         f"none {finals[2]}."),
+    ]  # fmt: skip
+
+
+def equal_updates() -> list[Claim]:
+    found, steps = [], set()
+    for env_id in ("CartPole", "Breakout", "Acrobot"):
+        table = results("equal_updates", env_id)
+        rows = [table[table["label"] == row] for row in ("newest", "uniform, compressed")]
+        assert {len(row) for row in rows} == {5}
+        assert len({*rows[0]["grad_steps"], *rows[1]["grad_steps"]}) == 1
+        steps.add(int(rows[0]["grad_steps"].iloc[0]))
+        newest, whole = (row.set_index("seed")["return_over_run"].sort_index() for row in rows)
+        found.append(paired(newest, whole) if env_id == "CartPole" else paired(whole, newest))
+    above, near, below = found
+    return [("README.md",
+             f"on CartPole (over the run {above.value:.0f} above, {above.low:.1f} to "
+             f"{above.high:.0f}), a little less on MinAtar Breakout "
+             f"({short(near.value, '.3f')} below, {interval(near, '.3f')}), less "
+             f"on Acrobot ({below.value:.0f} below, {below.low:.1f} to {below.high:.0f}) | "
+             f"5 seeds; {max(steps):,} and {min(steps):,} gradient steps")]  # fmt: skip
+
+
+SOURCES: list[Callable[[], list[Claim]]] = [
+    reacher,
+    sb3,
+    road_runner,
+    random_play,
+    frontiers,
+    mountain_car,
+    mazes,
+    episodic,
+    road_runner_memory,
+    weaker_learner,
+    equal_updates,
+]
