@@ -34,7 +34,8 @@ class Arena(Stateful):
     """
 
     def __init__(self, limit: int) -> None:
-        self._allocate(-(-limit // SEGMENT) + 1)
+        # One is begun; two more where strings that were put anew lie before the older ones.
+        self._allocate(-(-limit // SEGMENT) + 3)
 
     def _allocate(self, count: int) -> None:
         data = lazy_zeros((count, SEGMENT), np.uint8, least=0)
@@ -51,11 +52,19 @@ class Arena(Stateful):
     @property
     def limit(self) -> int:
         """Bytes of strings for which there is address space."""
-        return (len(self.segments.held) - 1) * SEGMENT
+        return (len(self.segments.held) - 3) * SEGMENT
 
     def missing(self, size: int) -> int:
         """Bytes by which strings of `size` bytes together would let the arena grow."""
         return self.bytes_of(max(0, self._segments_for(size) - int(self.segments.state[FREE])))
+
+    def has_room(self, size: int, most: int | None) -> bool:
+        """Whether a string of `size` bytes can be put, so that the arena takes at most `most`
+        bytes; None: whatever it has address space for."""
+        touched, free, _, _, returned = self.segments.state.tolist()
+        there = free + returned + len(self.segments.held) - touched
+        within = most is None or self.nbytes + self.missing(size) <= most
+        return within and self._segments_for(size) <= there
 
     @staticmethod
     def bytes_of(segments: int) -> int:

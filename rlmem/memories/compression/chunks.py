@@ -264,34 +264,36 @@ class CodedChunks:
         if not whole:
             out[:] = words.view(np.uint8)[:, : self.size]
 
-    def renew(self, chunks: np.ndarray, room: int) -> bool:
-        """Pack full chunks again with the newest dictionary where that takes fewer bytes; whether
-        there were such.
+    def renew(self, chunks: np.ndarray, most: int | None) -> None:
+        """Pack full chunks again with the newest dictionary where that takes fewer bytes.
 
-        One after the other, so that what an old string took is free for the ones to come.
+        All are put anew behind one another, also those that stay as they are: a segment of the
+        arena is free once the last string in it has gone. That takes some segments more until it
+        is done. If they are not there the rest stays where it was, which is as good but larger.
 
         Args:
             chunks: int [n], in the order in which they were put into the arena.
-            room: bytes by which the arena may grow meanwhile. Where it would grow more, as when an
-                older dictionary packs a little better than the newest but takes bytes of its own,
-                the rest stay as they are.
+            most: bytes that the arena may take meanwhile, for which no string becomes longer; None:
+                what it has address space for.
         """
-        most = self.arena.nbytes + room
-        old = chunks[self.packer.outdated(self.arena, self.blobs[chunks])]
-        for chunk in old.reshape(-1, 1):
-            blobs = self.blobs[chunk]
-            content, _ = self.packer.unpack(self.arena, blobs)
-            stream = np.empty(1 + len(content), np.uint8)
-            stream[1:] = content
-            string = self.packer.pack_again(stream)
-            if self.arena.nbytes + self.arena.missing(len(string)) > most:
-                self.packer.release(string[:1])
+        outdated = self.packer.outdated(self.arena, self.blobs[chunks], may_grow=most is None)
+        if not outdated.any():
+            return
+        for chunk, again in zip(chunks.reshape(-1, 1), outdated.tolist(), strict=True):
+            old = self.blobs[chunk]
+            string = self.arena.gather(old)
+            if again:
+                content, _ = self.packer.unpack(self.arena, old)
+                anew = self.packer.string(np.concatenate([string[:1], content]))
+                string = anew if most is None or len(anew) < len(string) else string
+            if not self.arena.has_room(len(string), most):
                 break
-            moved = self.arena.put(string)
-            self.release(chunk)
-            self.blobs[chunk] = moved
+            # First the new one, so that whatever interrupts this, each chunk is held.
+            self.blobs[chunk] = self.arena.put(string)
+            self.packer.hold(string[:1])
+            self.packer.release(self.arena.firsts(old))
+            self.arena.release(old)
         self.arena.give_back(self.arena.limit, 0)
-        return len(old) > 0
 
     def release(self, chunks: np.ndarray) -> None:
         """Let go of full chunks, int [n]."""

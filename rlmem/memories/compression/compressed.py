@@ -25,7 +25,7 @@ from rlmem.memories.ring.checkpoint import WITHOUT_DICTIONARIES, pieces, places_
 from rlmem.memories.ring.ring import RingStorage
 from rlmem.registry import part
 
-ROOM = 2 * SEGMENT  # bytes of a budget that are kept free while chunks are packed again
+MOVING = 3  # segments that a budget leaves free while strings are put anew
 
 
 @part("memory/storage", "compressed")
@@ -101,11 +101,13 @@ class CompressedFrameStorage(RingStorage):
         content = self._packer.learn(self._arena, blobs, most)
         if content is None:
             return
-        if self.limit is None or self.limit.shrink(bytes_of(content) + ROOM):
+        longest = int(blobs["size"].max())
+        room = self._arena.bytes_of(MOVING + longest // SEGMENT)
+        if self.limit is None or self.limit.shrink(bytes_of(content) + room):
             self._packer.adopt(content)
-            room = self._arena.limit if self.limit is None else ROOM
-            if self._coded.renew(self.arrays.full_chunks(), room):
-                self._saved = None  # what was saved of these chunks is packed otherwise
+            self._saved = None  # what was saved of chunks will not be how they are held
+            most = None if self.limit is None else self._arena.nbytes + room
+            self._coded.renew(self.arrays.full_chunks(), most)
 
     def _put(self, block: Block, first: np.ndarray, ahead: np.ndarray, slot: int) -> None:
         places = np.stack([first, ahead], 1).reshape(-1)

@@ -50,18 +50,20 @@ class Packer:
 
     def pack(self, stream: np.ndarray) -> np.ndarray:
         """The string of a new stream that follows one free byte, uint8 [n + 1]."""
+        string = self.string(stream)
+        self._strings[string[0]] += 1
         self._waiting += 1
-        return self.pack_again(stream)
+        return string
 
-    def pack_again(self, stream: np.ndarray) -> np.ndarray:
-        """The string of a stream that came before, as `pack` gives it."""
+    def string(self, stream: np.ndarray) -> np.ndarray:
+        """The same without counting it: `hold` is to tell of it."""
         stream[0] = STORED
-        packed, data = self._encoder.compress(stream[1:].data), stream
-        if len(packed) + 1 < len(stream):
-            data = np.empty(len(packed) + 1, np.uint8)
-            data[0] = self._current
-            data[1:] = np.frombuffer(packed, np.uint8)
-        self._strings[data[0]] += 1
+        packed = self._encoder.compress(stream[1:].data)
+        if len(packed) + 1 >= len(stream):
+            return stream
+        data = np.empty(len(packed) + 1, np.uint8)
+        data[0] = self._current
+        data[1:] = np.frombuffer(packed, np.uint8)
         return data
 
     def unpack(self, arena: Arena, blobs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -80,7 +82,7 @@ class Packer:
     # Which strings are held.
 
     def hold(self, firsts: np.ndarray) -> None:
-        """Strings with these first bytes (uint8 [n]) were put into the arena again."""
+        """Strings with these first bytes (uint8 [n]) were put into the arena."""
         self._strings += np.bincount(firsts, minlength=NUMBERS)
 
     def release(self, firsts: np.ndarray) -> None:
@@ -142,21 +144,24 @@ class Packer:
         saved = sum(len(self._encoder.compress(s)) - len(better.compress(s)) for s in trials)
         return content if saved * len(blobs) > bytes_of(content) * len(trials) else None
 
-    def outdated(self, arena: Arena, blobs: np.ndarray) -> np.ndarray:
-        """Which strings (BLOB [n]) take fewer bytes if the dictionary in use packs them, bool [n].
+    def outdated(self, arena: Arena, blobs: np.ndarray, *, may_grow: bool) -> np.ndarray:
+        """Which strings (BLOB [n]) the dictionary in use is to pack again, bool [n].
 
-        Of an older dictionary all or none, by a sample of them: it goes with its last string. What
-        zstandard did not make smaller stays as it is.
+        Of those that were packed alike all or none, by a sample: if they take fewer bytes then.
+
+        Args:
+            may_grow: whether strings of an older dictionary may become longer, by fewer bytes than
+                it takes itself: it goes with its last string.
         """
         firsts, found = arena.firsts(blobs), np.zeros(len(blobs), np.bool_)
-        for number in set(firsts.tolist()) - {STORED, self._current}:
+        for number in set(firsts.tolist()) - {self._current}:
             of = np.flatnonzero(firsts == number)
             some = of[np.linspace(0, len(of) - 1, min(len(of), TRIALS)).astype(np.int64)]
             data, starts = self.unpack(arena, blobs[some])
             streams = np.split(data, starts[1:])
-            then = sum(1 + len(self._encoder.compress(part.data)) for part in streams)
+            then = sum(1 + min(len(s), len(self._encoder.compress(s.data))) for s in streams)
             saved = int(blobs["size"][some].sum(dtype=np.int64)) - then
-            content = self._contents.get(number)
+            content = self._contents.get(number) if may_grow else None
             gone = 0 if content is None else bytes_of(content)
             found[of] = saved * len(of) + gone * len(some) > 0
         return found

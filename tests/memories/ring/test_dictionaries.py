@@ -1,6 +1,7 @@
 """Dictionaries of compressed frames: exact, counted, saved, renewed, and gone when nothing needs
 them."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -139,7 +140,7 @@ def of_two_languages() -> Any:
 def with_older_dictionaries() -> Any:
     """The same frames, none of them packed again."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(packing.Packer, "outdated", lambda *_: np.zeros(0, np.int64))
+        patch.setattr(packing.Packer, "outdated", lambda *_, **__: np.zeros(1, np.bool_))
         storage = of_two_languages()
     assert len(storage._packer._contents) > 1
     return storage
@@ -148,15 +149,72 @@ def with_older_dictionaries() -> Any:
 def test_without_room_packing_again_stops_and_nothing_is_lost() -> None:
     storage = with_older_dictionaries()
     held, coded, before = everything(storage)["observation"], storage._coded, storage.nbytes
-    full = storage.arrays.full_chunks()
+    full, taken = storage.arrays.full_chunks(), storage._arena.nbytes
     strings = coded.packer._strings.copy()
-    assert coded.renew(full, -before)
+    coded.renew(full, 0)
     assert np.array_equal(coded.packer._strings, strings)
     storage.check_valid()
-    coded.renew(full, SEGMENT)
+    coded.renew(full, taken + SEGMENT)
     storage.check_valid()
     assert storage.nbytes <= before + SEGMENT
     assert torch.equal(everything(storage)["observation"], held)
+
+
+class NoisyWords(Words):
+    """Now and then four frames are noise, which zstandard does not make smaller."""
+
+    frames = 0
+
+    def frame(self) -> np.ndarray:
+        self.frames += 1
+        if self.frames % 64 > 3:
+            return super().frame()
+        return self.rng.integers(0, 256, FRAME, np.uint8)
+
+
+def test_strings_that_stay_as_they_are_do_not_keep_the_room_of_others() -> None:
+
+    capacity = 20_000
+    storage = make("compressed", capacity, FRAME, num_envs=1, chunk=2)
+    envs = NoisyWords(np.random.default_rng(0), FRAME, np.uint8, 1, 0.02)
+    for _ in range(capacity // 500):
+        storage.append(envs.block(500))
+    storage.check_valid()
+    assert storage._packer._strings[2:].any()
+    assert storage._packer._strings[packing.STORED] > 100
+    held = int(storage._blobs["size"][storage.arrays.full_chunks()].sum())
+    assert storage._arena.nbytes < held + 3 * SEGMENT
+
+
+def test_packing_again_that_is_interrupted_loses_nothing(tmp_path: Path) -> None:
+    storage, envs, held = storage_of(5000), words(), 0
+    put, calls = storage._arena.put, []
+
+    def interrupted(string: np.ndarray) -> np.ndarray:
+        calls.append(len(string))
+        if storage._packer._contents and len(calls) > held + 10:
+            raise KeyboardInterrupt
+        return put(string)
+
+    storage._arena.put = interrupted
+
+    def play() -> None:
+        nonlocal held
+        for number in range(40):
+            storage.append(envs.block(20))
+            held = len(calls)
+            storage.save(tmp_path / str(number), tmp_path / str(number - 1) if number else None)
+
+    with pytest.raises(KeyboardInterrupt):
+        play()
+    storage._arena.put = put
+    storage.check_valid()
+    seen, newest = everything(storage)["observation"], max(map(int, os.listdir(tmp_path)))
+    storage.save(tmp_path / "after", tmp_path / str(newest))
+    fresh = reloaded(storage, "compressed", tmp_path / "after")
+    assert torch.equal(everything(fresh)["observation"], seen)
+    again = filled(len(storage) // 50 * 50 + 50)
+    assert torch.equal(everything(again)["observation"][: len(seen)], seen)
 
 
 def test_noise_has_no_dictionary() -> None:
