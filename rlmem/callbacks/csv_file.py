@@ -53,6 +53,11 @@ class CsvFile:
         if self.columns:
             self.columns += more
         self.rows = len(kept)
+        if there and keep is not None and self.rows < keep:
+            raise UserError(
+                f"{self.path}: {keep - self.rows} of the {keep} rows that the checkpoint knows are "
+                "missing or damaged; put the file back, or remove it to go on without them"
+            )
         # Written beside the old file and put in its place, so that no kill loses what was there.
         fresh = self.path.with_suffix(".new")
         with new_text(fresh, newline="") as file:
@@ -67,7 +72,7 @@ class CsvFile:
         """The columns and rows of the file as it is.
 
         Raises:
-            UserError: it is no table.
+            UserError: it cannot be read.
         """
         try:
             reader = csv.DictReader(io.StringIO(table_text(self.path)))

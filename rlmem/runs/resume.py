@@ -175,6 +175,14 @@ def _checked(run_dir: Path, asked: TrainSettings) -> Path:
             f"trainer.devices={asked.trainer.devices} trainer.num_nodes={asked.trainer.num_nodes} "
             f"are {have}; use trainer.devices={had} trainer.num_nodes=1"
         )
+    folder, wanted = find_checkpoint(run_dir), asked.trainer.max_env_steps
+    reached = read_manifest(folder)["env_steps"] if folder else 0
+    before = (saved.get("trainer") or {}).get("max_env_steps", wanted)
+    if wanted < min(before, reached):
+        raise UserError(
+            f"trainer.max_env_steps={wanted}: {run_dir} is at {reached} env steps already, of "
+            f"{before}; use {reached} or more"
+        )
     changed = differences(saved, asked)
     if changed:
         more = f" (and {len(changed) - 1} more)" if len(changed) > 1 else ""

@@ -286,6 +286,24 @@ def test_a_run_whose_configuration_was_lost_is_gone_on_with_by_nobody(
             chosen(copy, *overrides)
 
 
+def test_a_run_is_not_made_shorter_than_it_is(copy: Path) -> None:
+    """It would end there and then, and its memory would go."""
+    with pytest.raises(UserError, match=r"is at 201 env steps already, of 300; use 201 or more"):
+        chosen(copy, *CARTPOLE, "trainer.max_env_steps=150", f"resume={copy}")
+    shorter = chosen(copy, *CARTPOLE, "trainer.max_env_steps=201", f"resume={copy}")
+    assert shorter == (copy, True)
+
+
+def test_rows_that_the_checkpoint_knows_are_not_lost_in_silence(copy: Path) -> None:
+    (copy / "metrics.csv").write_text("garbage\n")
+    with pytest.raises(UserError, match=r"metrics\.csv: 2 of the 2 rows that the checkpoint knows"):
+        run(copy, *CARTPOLE, f"resume={copy}")
+    assert (copy / "metrics.csv").read_text() == "garbage\n"
+    (copy / "metrics.csv").unlink()
+    run(copy, *CARTPOLE, f"resume={copy}")
+    assert [row["env_steps"] for row in rows_of(copy / "metrics.csv")] == ["300"]
+
+
 def test_a_directory_without_a_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no run there"):
         chosen(tmp_path / "new", f"resume={tmp_path}")
