@@ -114,6 +114,17 @@ def saved_config(run_dir: Path) -> dict[str, Any] | None:
     return config if isinstance(config, dict) else None
 
 
+def no_run(run_dir: Path, given: str) -> UserError:
+    """What to say where `saved_config` has found none.
+
+    Args:
+        given: how the user named the run, such as `run=outputs/...`.
+    """
+    if (run_dir / "config.yaml").exists():
+        return UserError(f"{given}: its config.yaml is damaged; put it back as it was")
+    return UserError(f"{given}: no run there (a run directory has a config.yaml)")
+
+
 def run_settings(run_dir: Path, given: str) -> TrainSettings:
     """The settings that a run was made with.
 
@@ -126,7 +137,7 @@ def run_settings(run_dir: Path, given: str) -> TrainSettings:
     """
     saved = saved_config(run_dir)
     if saved is None:
-        raise UserError(f"{given}: no run there (a run directory has a config.yaml)")
+        raise no_run(run_dir, given)
     for text in _texts(saved):
         if _means_more(text):
             shown = repr(text if len(text) <= 120 else f"{text[:120]}...")

@@ -13,7 +13,7 @@ from rlmem.analysis.read.runs import flatten
 from rlmem.callbacks.checkpoint import read_manifest
 from rlmem.callbacks.checkpoint_files import find_checkpoint, no_checkpoint, remove_leftovers
 from rlmem.callbacks.records import cut_files
-from rlmem.config.run_directory import check_folder, check_taken, saved_config
+from rlmem.config.run_directory import check_folder, check_taken, no_run, saved_config
 from rlmem.config.schema import TrainSettings
 from rlmem.config.shares import processes_of
 from rlmem.errors import UserError
@@ -153,7 +153,7 @@ def resolve_run_dir(cfg: TrainSettings, output_dir: Path, multirun: bool) -> tup
         return _checked(found, cfg), True
     run_dir = Path(cfg.resume).resolve()
     if saved_config(run_dir) is None:
-        raise UserError(f"resume={cfg.resume}: no run there (a run directory has a config.yaml)")
+        raise no_run(run_dir, f"resume={cfg.resume}")
     _checked(run_dir, cfg)
     check_taken(cfg)
     check_folder(run_dir)

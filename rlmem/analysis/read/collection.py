@@ -112,7 +112,9 @@ def _note(found: Collection) -> None:
     commits = {str(run.summary.get("git_commit"))[:9] for run in ours if run.summary}
     if len(commits) > 1:
         found.notes.append(f"runs of {len(commits)} commits of rlmem")
-    if lost := sum(_ended(run) and not len(run.curves["env_steps"]) for run in ours):
+    found.notes += [f"{run.folder}: {fault}" for run in ours for fault in run.faults]
+    sound = (run for run in ours if not run.faults)
+    if lost := sum(_ended(run) and not len(run.curves["env_steps"]) for run in sound):
         lacking = several(lost, "run")
         found.notes.append(f"no curves and times of {lacking}: their metrics.csv has no row")
     for env_id in sorted({run.env_id for run in found.runs}):

@@ -1,4 +1,4 @@
-"""What a run left: configuration, summary, curves. Broken cells and lines are left out."""
+"""What a run left: configuration, summary, curves. What is damaged does not count, and is named."""
 
 import contextlib
 import os
@@ -17,6 +17,7 @@ from rlmem.run_files import (
     read_small,
     table_text,
 )
+from rlmem.units import several
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 # What is drawn of metrics.csv, over env steps.
 CURVES = ("env_steps", "frames", "seconds", "train_return_mean", "memory_bytes")
 MOST_BYTES = 2**24  # of a configuration or a summary
+MOST = 1e300  # of a number
 POINTS = 100  # of a run's curves at most
 NUMBERS = (  # of a run, in every table of runs
     "env_steps",
@@ -64,6 +66,7 @@ class Run:
         external: label of a curve that comes from a CSV file of somebody else.
         column: of a study, where several of its columns have this environment.
         started: content of run.json, which a run writes first.
+        faults: what of its files is damaged, and does not count.
     """
 
     folder: Path
@@ -75,6 +78,7 @@ class Run:
     external: str | None = None
     column: str = ""
     started: dict[str, Any] = field(default_factory=dict)
+    faults: list[str] = field(default_factory=list)
 
     @property
     def status(self) -> str:
@@ -118,7 +122,7 @@ class Run:
         value = values.get(name)
         if isinstance(value, bool) or not isinstance(value, int | float):
             return float("nan")
-        return float(value) if abs(value) < 1e300 else float("nan")
+        return float(value) if abs(value) < MOST else float("nan")
 
 
 def find_runs(folder: Path) -> Iterator[Path]:
@@ -151,15 +155,54 @@ def read_run(folder: Path) -> Run:
     overrides: Any = []
     with contextlib.suppress(*UNREADABLE):  # absent without command line
         overrides = parse_yaml(read_small(folder / "overrides.yaml"))
-    table = read_table(folder / "metrics.csv")
+    table, config = read_table(folder / "metrics.csv"), flatten(config)
+    faults = _faults_of_summary(summary)
+    if fault := _fault_of_rows(folder / "metrics.csv", table, config, summary):
+        faults.append(f"metrics.csv is damaged ({fault}): its curve and times do not count")
+        table = table.iloc[:0]
     return Run(
         folder,
-        flatten(config),
+        config,
         summary,
         curves_of(table),
         means_of(table),
         [str(o) for o in overrides] if isinstance(overrides, list) else [],
         started=read_json(folder / RUN_FILE) or {},
+        faults=faults,
+    )
+
+
+def _faults_of_summary(summary: dict[str, Any]) -> list[str]:
+    """Figures that are no numbers: without a word they would only be missing."""
+    faults = []
+    for name in NUMBERS:
+        value = summary.get(name)
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if value is not None and not (number and abs(value) < MOST):
+            faults.append(f"summary.json: {name} is {one_line(str(value))}, no number")
+    return faults
+
+
+def _fault_of_rows(
+    path: Path, table: "pd.DataFrame", config: dict[str, Any], summary: dict[str, Any]
+) -> str:
+    """What no run writes, or too few rows; '' where all is well. A mean of what is left would be
+    another number."""
+    count, every, reached = len(table), config.get("log.every"), summary.get("env_steps")
+    if not count:
+        return ""
+    damaged = table_text(path).count("\n") - 1 - count
+    if damaged > 0:
+        return f"{several(damaged, 'row')} of {count + damaged}"
+    if (table["env_steps"].diff() < 0).any():
+        return "its env_steps fall"
+    whole = summary.get("status") == "finished" and isinstance(every, int) and reached
+    last = table["env_steps"].iloc[-1]
+    # The last row may be due almost `every` before the end, and a round of steps later.
+    return (
+        f"it ends at env step {last:.0f} of {reached}"
+        if whole and last + 2 * every < reached
+        else ""
     )
 
 

@@ -1,6 +1,7 @@
 """Reading runs: whole ones, broken ones, and those of others."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -66,8 +67,11 @@ def test_a_configuration_of_no_run_is_left_out(tmp_path: Path, change: dict[str,
 def test_what_is_no_finite_number_of_a_summary_is_nan(tmp_path: Path, value: str) -> None:
     folder = make_run(tmp_path / "a")
     (folder / "summary.json").write_text(f'{{"status": "finished", "eval_return_mean": {value}}}')
-    (run,) = collect([tmp_path]).runs
+    found = collect([tmp_path])
+    (run,) = found.runs
     assert np.isnan(run.number("eval_return_mean"))
+    said = any("summary.json: eval_return_mean is" in note for note in found.notes)
+    assert said == (value != "null")
 
 
 def test_runs_may_be_called_as_folders_that_are_no_runs(tmp_path: Path) -> None:
@@ -77,7 +81,8 @@ def test_runs_may_be_called_as_folders_that_are_no_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", ["", "env_steps\n", "x,y\n1,2\n", "env_steps,frames\n1000,4000\n2000", "\0\0"]
+    "content",
+    ["", "env_steps\n", "x,y\n1,2\n", "env_steps,train_return_mean\n1000,4000\n2000", "\0\0"],
 )
 def test_broken_curves_leave_what_is_whole(tmp_path: Path, content: str) -> None:
     folder = make_run(tmp_path / "a")
@@ -85,6 +90,32 @@ def test_broken_curves_leave_what_is_whole(tmp_path: Path, content: str) -> None
     (run,) = collect([folder]).runs
     assert len(run.curves["env_steps"]) == content.count("4000")
     assert run.number("eval_return_mean") == 100
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda lines: lines[:12], "it ends at env step 11000 of 20000"),
+        (lambda lines: [*lines[:3], lines[3] + ",9", *lines[4:]], "1 row of 20"),
+        (lambda lines: [*lines[:3], f"x{lines[3]}", *lines[4:]], "1 row of 20"),
+        (lambda lines: [*lines[:3], f"-{lines[3]}", *lines[4:]], "its env_steps fall"),
+    ],
+    ids=["cut", "cell", "text", "order"],
+)
+def test_rows_that_are_damaged_do_not_count_and_are_named(
+    tmp_path: Path, change: Callable[[list[str]], list[str]], why: str
+) -> None:
+    folder = make_run(tmp_path / "a", config={"log.every": 1000})
+    assert collect([folder]).notes == []
+    lines = (folder / "metrics.csv").read_text().splitlines()
+    (folder / "metrics.csv").write_text("\n".join(change(lines)) + "\n")
+    found = collect([folder])
+    (run,) = found.runs
+    assert np.isnan(run.number("return_over_run"))
+    assert run.number("eval_return_mean") == 100
+    (note,) = found.notes
+    assert "metrics.csv is damaged" in note
+    assert why in note
 
 
 def test_cells_that_are_no_numbers_are_nan(tmp_path: Path) -> None:
