@@ -20,6 +20,7 @@ from rlmem.memories.base.state import count_of, generator_of
 from rlmem.memories.base.storage import ReplayStorage
 from rlmem.memories.samplers.base import ReplaySampler, as_index
 from rlmem.memories.transforms.base import ReplayTransform
+from rlmem.units import parse_bytes
 
 
 class ReplayMemory:
@@ -30,8 +31,9 @@ class ReplayMemory:
         sampler: which are drawn.
         writer: which are kept.
         seed: of the generator that all parts draw from, transforms among them.
-        budget: bytes that all parts may hold together; the capacity is then an upper bound. The
-            oldest transitions of a ring go when a new one would not fit; a map grows no more.
+        budget: bytes ("64MiB" or a number) that all parts may hold together; the capacity is then
+            an upper bound. The oldest transitions of a ring go when a new one would not fit; a map
+            grows no more.
         transforms: what each batch goes through, in this order.
 
     Attributes:
@@ -63,7 +65,7 @@ class ReplayMemory:
         writer: Any,
         *,
         seed: int,
-        budget: int | None = None,
+        budget: int | str | None = None,
         transforms: Sequence[ReplayTransform] = (),
     ) -> None:
         self.storage, self.sampler, self.writer = storage, sampler, writer
@@ -78,7 +80,7 @@ class ReplayMemory:
         for part in (writer, *self.transforms):
             part.register_storage(storage)
         sampler.check_storage(storage)
-        self.budget = budget
+        self.budget = budget = None if budget is None else parse_bytes(budget)
         if budget is not None:
             own = sum(writer.projected_footprint().values())
             if not sampler.bytes_a_slot():  # else they grow with the storage
@@ -284,14 +286,15 @@ class ReplayMemory:
         for part in self._parts().values():
             part.check_valid()
 
-    def save(self, folder: Path, previous: Path | None = None) -> None:
+    def save(self, folder: Path | str, previous: Path | str | None = None) -> None:
         """Write the whole memory into a folder, one sub-folder a part.
 
         Args:
             previous: folder of the memory's last save, of which a ring storage links what has not
                 changed.
         """
-        self.storage.save(folder / "storage", previous / "storage" if previous else None)
+        folder, before = Path(folder), Path(previous) / "storage" if previous else None
+        self.storage.save(folder / "storage", before)
         for name, part in self._parts().items():
             if part is not self.storage:
                 save_state(folder / name, part.state_views())
@@ -307,7 +310,7 @@ class ReplayMemory:
     def load_answers(self, folder: Path) -> None:
         """Take over what `save_answers` wrote."""
 
-    def load(self, folder: Path) -> None:
+    def load(self, folder: Path | str) -> None:
         """Take over what `save` wrote, in place; the next samples are those of the saved memory.
 
         Raises:
@@ -315,7 +318,7 @@ class ReplayMemory:
             ValueError: it holds a memory of another shape, or a file of it is damaged; the memory
                 stays as it was.
         """
-        parts = self._parts()
+        folder, parts = Path(folder), self._parts()
         states = {name: load_state(folder / name) for name in (*parts, "memory")}
         for name, part in parts.items():
             part.check_state(states[name])

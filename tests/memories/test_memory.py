@@ -180,6 +180,18 @@ def test_loading_from_an_empty_folder_is_refused(tmp_path: Path) -> None:
         named("uniform").load(tmp_path)
 
 
+def test_folders_and_budgets_may_be_text(tmp_path: Path) -> None:
+    made = ReplayMemory(
+        FrameStorage(100, (4,), np.float32), UniformSampler(), RingWriter(), seed=0, budget="1KiB"
+    )
+    assert made.budget == 1024
+    made.extend(vector_block(3))
+    made.save(f"{tmp_path}/a")
+    made.save(f"{tmp_path}/b", f"{tmp_path}/a")
+    made.load(f"{tmp_path}/b")
+    assert len(made) == 3
+
+
 def test_transitions_seen_counts_all_that_came() -> None:
     memory = memory_of("uniform")
     for rows in (30, 40):

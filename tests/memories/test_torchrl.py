@@ -320,6 +320,26 @@ def test_what_a_budget_evicted_is_not_drawn(buffer_class: Any, kind: str) -> Non
     assert not storage._evicted
 
 
+@pytest.mark.parametrize("kind", [PrioritizedSampler, RankSampler])
+def test_priorities_that_come_a_draw_late_bring_nothing_back(kind: Any) -> None:
+    """As with TorchRL's prefetching: some slots were evicted meanwhile."""
+    buffer = TensorDictReplayBuffer(
+        storage=FrameStorage(1000, FRAME, budget=8_000),
+        sampler=kind(1000),
+        writer=RingWriter(),
+        batch_size=32,
+        collate_fn=as_it_is,
+    )
+    before = None
+    for seed in range(200):
+        buffer.extend(block(8, seed))
+        drawn_now = buffer.sample()
+        if before is not None:
+            buffer.update_priority(before["index"], torch.rand(32) * 10)
+        before = drawn_now
+    assert len(buffer._storage) < 300
+
+
 def test_the_memories_import_neither_trainer_nor_config_nor_logger() -> None:
     code = (
         "import sys, rlmem.memories; "

@@ -11,6 +11,7 @@ import yaml
 
 from rlmem.errors import UserError
 from rlmem.runs.evaluate import evaluate
+from tests.analysis.helpers import make_run
 from tests.settings import evaluate_settings
 
 
@@ -146,6 +147,18 @@ def test_a_plot_that_cannot_be_written_is_one_line(run_dir: Path, out: str) -> N
     overrides = ["mode=plot", f"runs=['{run_dir}']", f"out={out}"]
     with pytest.raises(UserError, match=f"out={out}: cannot be written"):
         evaluate(evaluate_settings(*overrides))
+
+
+def test_a_plot_over_a_folder_or_of_several_environments_is_one_line(
+    run_dir: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("matplotlib")
+    with pytest.raises(UserError, match=r"is a folder; use out=.*/curves\.png$"):
+        evaluate(evaluate_settings("mode=plot", f"runs=['{run_dir}']", f"out='{tmp_path}'"))
+    other = make_run(tmp_path / "other", env_id="Acrobot-v1")
+    both = ["mode=plot", f"runs=['{run_dir}','{other}']", f"out='{tmp_path}/a.png'"]
+    with pytest.raises(UserError, match=r"several environments \(Acrobot-v1, CartPole-v1\)"):
+        evaluate(evaluate_settings(*both))
 
 
 def test_runs_are_drawn_together(run_dir: Path, tmp_path: Path) -> None:

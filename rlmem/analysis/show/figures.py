@@ -94,10 +94,11 @@ def curves(
     if not at.lines:
         return None
     plain_thousands(at, "x")
-    at.set(xlabel=over.replace("_", " "), ylabel="memory" if of_bytes else "return")
+    at.set(xlabel=over.replace("_", " "))
     if of_bytes:
-        bytes_upward(at)
+        bytes_upward(at)  # whose unit says what it is, and leaves no room for a name
     else:
+        at.set_ylabel("return")
         plain_thousands(at, "y")
     name_beside(at, named)
     return drawn

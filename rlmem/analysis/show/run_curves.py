@@ -16,36 +16,49 @@ def plot_runs(run_dirs: list[Path], out: Path) -> None:
         out: image file; its ending chooses the format.
 
     Raises:
-        UserError: a directory holds no run, or matplotlib is missing.
+        UserError: a directory holds no run, the runs are of several environments, `out` is a
+            folder or cannot be written, or matplotlib is missing.
     """
     need("matplotlib", "mode=plot", "plot")
     from matplotlib import rc_context
 
+    from rlmem.analysis.show.panels import bytes_upward
     from rlmem.drawing import STYLE, figure
 
+    if out.is_dir():
+        raise UserError(f"out={out}: is a folder; use out={out / 'curves.png'}")
     runs = []
     for run_dir in run_dirs:
         try:
             runs.append(read_run(run_dir))
         except ValueError as error:
             raise UserError(f"runs: {run_dir} is no run directory ({error})") from None
+    if len(tasks := sorted({run.task for run in runs})) > 1:
+        raise UserError(
+            f"runs: of several environments ({', '.join(tasks)}), whose returns have no common "
+            "scale; use mode=report with sweep=[...], which draws each apart"
+        )
     with rc_context(STYLE):
         drawn, ((scores, size),) = figure(10, 3.6, 1, 2)
         for number, run in enumerate(runs):
             colour, curves = f"C{number}", run.curves
             label = f"{run.memory}, seed {run.seed}"
-            scores.plot(curves["env_steps"], curves["train_return_mean"], label=label, color=colour)
+            alone = "." if len(curves["env_steps"]) == 1 else None  # no line has one point
+            trained = curves["train_return_mean"]
+            scores.plot(curves["env_steps"], trained, label=label, color=colour, marker=alone)
             played = read_table(run.folder / "evaluations.csv")
             if len(played) and "return" in played:
                 means: Any = played.groupby("env_steps")["return"].mean()
                 scores.plot(means.index, means, "o", markersize=4, color=colour)
-            held = curves["memory_bytes"]
-            last = f"{run.memory}, {readable_bytes(held[-1])}" if len(held) else run.memory
-            size.plot(curves["env_steps"], held / 2**20, label=last, color=colour)
+            held, ended = curves["memory_bytes"], run.number("memory_bytes")
+            last = ended if ended == ended else held[-1] if len(held) else None
+            label = run.memory if last is None else f"{run.memory}, {readable_bytes(last)}"
+            size.plot(curves["env_steps"], held, label=label, color=colour, marker=alone)
         scores.set(xlabel="env steps", ylabel="return")
         about = "last 100 training episodes (line), evaluations (dots)"
         scores.set_title(f"{runs[0].config.get('env.name')}: {about}")
-        size.set(xlabel="env steps", ylabel="memory [MiB]", ylim=(0, None))
+        size.set(xlabel="env steps", ylim=(0, None))
+        bytes_upward(size)
         size.set_title("bytes held by the memory")
         for axes in (scores, size):
             axes.legend()

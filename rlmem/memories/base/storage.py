@@ -91,9 +91,12 @@ def _check_frames(
     name: str, frames: np.ndarray, frame_shape: tuple[int, ...], dtype: np.dtype
 ) -> None:
     if frames.shape[1:] != frame_shape or frames.dtype != dtype:
+        shaped = frames.shape[1:] == frame_shape
+        stacked = ": one frame a transition, not a stack"
+        hint = f"; give it as {np.dtype(dtype)}" if shaped else stacked
         raise ValueError(
             f"{name} {frames.dtype} {frames.shape[1:]} was given, but this storage holds "
-            f"{np.dtype(dtype)} {frame_shape}: one frame a transition, not a stack"
+            f"{np.dtype(dtype)} {frame_shape}{hint}"
         )
 
 
@@ -135,6 +138,18 @@ def held_exactly(given: np.ndarray, dtype: np.dtype, name: str, key: str = "dtyp
     return held
 
 
+def _check_entries(data: Any) -> None:
+    """Raise a ValueError for what a block lacks."""
+    names = set(data.keys())
+    lacking = [name for name in ("observation", "action", "next") if name not in names]
+    if "next" in names:
+        given = set(data["next"].keys())
+        needed = ("observation", "reward", "terminated")
+        lacking += [f"next.{name}" for name in needed if name not in given]
+    if lacking:
+        raise ValueError(f"a block without {', '.join(lacking)}: each transition needs it")
+
+
 def as_block(
     data: Any,
     frame_shape: tuple[int, ...],
@@ -159,6 +174,7 @@ def as_block(
     if isinstance(data, Block):
         _check_frames("observation", data.observation, frame_shape, dtype)
         return data
+    _check_entries(data)
     following = data["next"]
     observation = as_frames("observation", data, frame_shape, dtype)
     n = len(observation)

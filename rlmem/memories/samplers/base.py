@@ -94,6 +94,12 @@ class ReplaySampler(Stateful, Sampler):
             slots = torch.from_numpy(np.unique(evicted))
             self.remove(slots[~storage.contains(slots)].numpy())
 
+    def evicted_of(self, storage: Any, index: np.ndarray) -> np.ndarray:
+        """Those of some slots that a storage with a budget holds no more, each once."""
+        if getattr(storage, "budget", None) is None:
+            return index[:0]
+        return np.unique(index[~storage.contains(torch.from_numpy(index)).numpy()])
+
     def synchronise(self, storage: Any) -> None:
         """Take over what changed in a storage that keeps a log of it; others keep none."""
 

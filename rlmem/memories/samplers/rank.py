@@ -57,9 +57,13 @@ class RankSampler(Prioritized):
             self._heap.sort()
             self._updates = 0
 
+    def _has_weight(self) -> bool:
+        return self._heap.size > 0
+
     def _at(self, fractions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if len(self._cdf) < self._heap.size:
-            ranks = min(2 * self._heap.size, self._heap.capacity)
+            # A power of two, so that a memory that is loaded holds as many as the saved one.
+            ranks = min(1 << (self._heap.size - 1).bit_length(), self._heap.capacity)
             probabilities = torch.arange(1, ranks + 1, dtype=torch.float64).pow(-self.alpha)
             self._cdf = probabilities.cumsum(0).numpy()
         cdf = self._cdf[: self._heap.size]

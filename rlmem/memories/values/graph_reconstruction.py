@@ -89,7 +89,7 @@ class Reconstructor(Stateful):
         if self.how.every == "episode":
             return (np.flatnonzero(visits.terminated | visits.truncated) + 1).tolist()
         every = int(self.how.every)
-        return list(range(every - self._steps, len(visits) + 1, every))
+        return list(range(max(1, every - self._steps), len(visits) + 1, every))
 
     def follow(self, g: GraphArrays, visits: Visits, rows: slice, nodes: np.ndarray) -> None:
         """Told of steps, int32 [n] the nodes that they led to: count them, and add them to the

@@ -243,9 +243,19 @@ def test_a_stack_instead_of_a_frame_is_refused() -> None:
         storage.set(torch.arange(3), block)
 
 
+def test_a_block_that_lacks_something_is_refused_by_name() -> None:
+    storage, whole = FrameStorage(20, (4,), np.float32), vector_block(3)
+    block = {"observation": whole["observation"], "action": whole["action"]}
+    with pytest.raises(ValueError, match="a block without next: each transition needs it"):
+        storage.set(torch.arange(3), block)
+    block["next"] = {"observation": whole["next"]["observation"]}
+    with pytest.raises(ValueError, match=r"a block without next\.reward, next\.terminated:"):
+        storage.set(torch.arange(3), block)
+
+
 def test_another_dtype_is_refused() -> None:
     storage = FrameStorage(20, (4,), np.uint8)
-    with pytest.raises(ValueError, match="observation float32"):
+    with pytest.raises(ValueError, match=r"observation float32 .* \(4,\); give it as uint8$"):
         storage.set(torch.arange(3), vector_block(3))
 
 

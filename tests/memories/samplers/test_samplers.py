@@ -172,6 +172,15 @@ def test_a_new_transition_gets_the_largest_priority_so_far(kind: Any) -> None:
 
 
 @prioritized
+def test_where_all_items_were_removed_any_is_drawn(kind: Any) -> None:
+    sampler = seeded(kind(64))
+    sampler.extend(torch.arange(10))
+    sampler.remove(np.arange(10))
+    index, _ = sampler.sample(storage_of(10), 100)
+    assert set(index.tolist()) <= set(range(10))
+
+
+@prioritized
 def test_a_slot_that_is_written_again_is_new_again(kind: Any) -> None:
     sampler = seeded(kind(64))
     sampler.extend(torch.arange(10))

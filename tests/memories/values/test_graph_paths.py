@@ -86,6 +86,16 @@ def test_paths_are_walked_every_so_many_steps() -> None:
     assert edges_of(together) == edges_of(graph)
 
 
+def test_a_graph_that_is_to_walk_more_often_than_the_saved_one_walks_at_once() -> None:
+    graph, state = (
+        make(how=Reconstruction(key_nodes="centre", inner=0.5, every=every)) for every in (3, 100)
+    )
+    state.visited(visits(line(9)[:7]))
+    graph.load_state_dict(state.state_dict())
+    graph.visited(visits(line(9)[7:8]))
+    assert len(graph.walker.last.edges) == 8
+
+
 def test_the_last_walk_says_which_edges_it_changed_and_from_what() -> None:
     graph = make(first_weight="reward", how=Reconstruction(key_nodes="centre", inner=0.5))
     graph.visited(visits(line(6)))
