@@ -109,6 +109,8 @@ def train(overrides: Sequence[str] = (), *, run_dir: str | Path | None = None) -
         UserError: an override cannot work.
         SystemExit: the run was stopped by a signal, and is saved.
     """
+    if isinstance(overrides, str) or not all(isinstance(o, str) for o in overrides):
+        raise UserError('overrides are a list of texts, such as ["memory=gwr", "env=road_runner"]')
     if hydra := [o for o in overrides if o.lstrip("+~").startswith("hydra")]:
         raise UserError(f"{hydra[0]}: a key of the command line's; use run_dir='outputs/mine'")
     given = [o for o in repeat_overrides(list(overrides)) if not o.startswith("hydra.")]

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import rlmem
+from rlmem.errors import UserError
 
 SMALL = [
     "agent=nec",
@@ -38,3 +39,9 @@ def test_a_run_of_several_environments_that_is_not_finished_can_be_scored(tmp_pa
 def test_keys_of_the_command_line_are_refused():
     with pytest.raises(ValueError, match="a key of the command line"):
         rlmem.train(["env=cartpole", "hydra.run.dir=x"])
+
+
+@pytest.mark.parametrize("overrides", ["memory=per env=cartpole", [3]])
+def test_overrides_are_a_list_of_texts(overrides):
+    with pytest.raises(UserError, match=r"^overrides are a list of texts, such as"):
+        rlmem.train(overrides)

@@ -75,12 +75,18 @@ class Replay:
         """Compose the memory.
 
         Raises:
-            UserError: the environment does not have what it needs.
+            UserError: the environment does not have what it needs, or the budget is less than a
+                minibatch.
         """
         budget = None if settings.budget is None else read_budget(settings.budget)
         # A minibatch, and the rows of a round of which its minibatches see more and more.
         least = needs.batch_size + settings.sampler.part.cls.rows_of_a_round(needs)
         storage = settings.storage.build(needs, max(settings.capacity, least), budget)
+        if storage.max_size < needs.batch_size:
+            raise UserError(
+                f"memory.budget={budget}: too small for one batch, agent.batch_size="
+                f"{needs.batch_size}: it holds {storage.max_size} transitions at most; use more"
+            )
         return ReplayMemory(
             storage,
             settings.sampler.build(needs, storage.max_size),

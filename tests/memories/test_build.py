@@ -72,3 +72,10 @@ def test_each_kind_of_sampler_is_built_as_what_it_is(
     memory: str, sampler: str, built: type
 ) -> None:
     assert type(named(memory, VECTORS, f"memory/sampler={sampler}").sampler) is built
+
+
+@pytest.mark.parametrize("budget", [10, 150])
+def test_a_budget_below_one_batch_is_refused(budget: int) -> None:
+    line = rf"memory\.budget={budget}: too small for one batch, agent\.batch_size=8: it holds \d"
+    with pytest.raises(UserError, match=line):
+        named("uniform", VECTORS, f"memory.budget={budget}")
