@@ -60,16 +60,32 @@ def distinctions(runs: Sequence[Run]) -> list[dict[str, Any]]:
         for key in _varying([{k: s[k] for k in common} for s in ours])
         if not key.startswith("memory.") or key in SHARED
     }
+    said = _said_by("agent.name", ours) if "agent.name" in between else set()
     if len({s["memory.storage.kind"] for s in ours if "memory.storage.kind" in s} - {"map"}) < 2:
         between.discard("memory.storage.kind")
     return [
         {
             key: s[key]
-            for key in sorted(inside[name] | between)
+            for key in sorted(
+                (inside[name] | between) - said, key=lambda key: (key != "agent.name", key)
+            )
             if key in s and (key, s[key]) != ("memory.storage.kind", "map")
         }
         for s, name in zip(flat, names, strict=True)
     ]
+
+
+def _said_by(known: str, configs: Sequence[dict[str, Any]]) -> set[str]:
+    """Keys that have one value for each value of another, such as an agent's own defaults."""
+    found: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for config in configs:
+        for key, value in config.items():
+            found[key][str(config.get(known))].add(str(value))
+    return {
+        key
+        for key, values in found.items()
+        if key != known and all(len(of) == 1 for of in values.values())
+    }
 
 
 def _varying(configs: Sequence[dict[str, Any]]) -> set[str]:
@@ -88,7 +104,9 @@ def make_label(memory: str, distinct: dict[str, Any]) -> str:
     parts = [memory]
     for key, value in distinct.items():
         short = key.rpartition(".")[2]
-        if short in ("kind", "name") or last.count(short) > 1:
+        # An evaluation's epsilon is not the agent's.
+        apart = key.startswith("evaluation.") or last.count(short) > 1
+        if short in ("kind", "name") or apart:
             short = " ".join(key.split(".")[-2:])
             short = short.removesuffix(" kind").removesuffix(" name")
         if key == "memory.budget" and value is not None:

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from rlmem.analysis.compare.looks import Look
-from rlmem.analysis.compare.settings import Setting
+from rlmem.analysis.compare.settings import FEW_SEEDS, Setting
 from rlmem.analysis.compare.statistics import (
     Estimate,
     pareto_frontier,
@@ -187,7 +187,10 @@ def _errors(estimate: Estimate) -> list[list[float]] | None:
 
 @rc_context(STYLE)
 def improvement(by_method: dict[str, dict[str, Setting]]) -> Figure | None:
-    """Probability that the row's memory scores above the column's, over their common tasks."""
+    """Probability that the row's memory scores above the column's, over their common tasks.
+
+    Where these are fewer than FEW_SEEDS runs, nothing is said: it would be 0 or 1 by chance.
+    """
     names = list(by_method)
     if not 2 <= len(names) <= MOST_COMPARED:
         return None
@@ -198,7 +201,8 @@ def improvement(by_method: dict[str, dict[str, Setting]]) -> Figure | None:
             tasks = [t for t in by_method[one] if t in by_method[other]]
             pairs = [(by_method[one][t].returns, by_method[other][t].returns) for t in tasks]
             pairs = [(a, b) for a, b in pairs if len(a) and len(b)]
-            if i == j or not pairs:
+            fewest = min(sum(map(len, side)) for side in zip(*pairs, strict=True)) if pairs else 0
+            if i == j or fewest < FEW_SEEDS:
                 continue
             p = probability_of_improvement([a for a, _ in pairs], [b for _, b in pairs])
             table[i, j] = p.value

@@ -31,7 +31,10 @@ def test_runs_that_are_scored_by_other_rules_are_no_seeds_of_one_cell(tmp_path: 
     for seed, epsilon in enumerate((0.0, 0.5, 0.0)):
         config = {"evaluation.epsilon": epsilon, "evaluation.episodes": 10 + seed}
         make_run(tmp_path / str(seed), seed=seed, config=config)
-    assert labels_of(tmp_path) == [("uniform, epsilon 0.0", 2), ("uniform, epsilon 0.5", 1)]
+    assert labels_of(tmp_path) == [
+        ("uniform, evaluation epsilon 0.0", 2),
+        ("uniform, evaluation epsilon 0.5", 1),
+    ]
 
 
 def test_a_run_from_before_a_key_was_added_is_in_the_cell_of_the_others(tmp_path: Path) -> None:
@@ -62,6 +65,17 @@ def test_thresholds_are_a_setting_of_maps_only(tmp_path: Path) -> None:
             make_run(tmp_path / f"{memory}{activation}", memory, seed, config=config)
     found = [("gwr, activation 0.7", 1), ("gwr, activation 0.9", 1), ("per", 2)]
     assert labels_of(tmp_path) == found
+
+
+def test_an_agent_comes_first_and_says_what_follows_from_it(tmp_path: Path) -> None:
+    for agent, size, rate in (("dqn", 64, 0.1), ("dqn", 64, 0.2), ("pqn", 128, 0.1)):
+        config = {"agent.name": agent, "agent.batch_size": size, "agent.lr": rate}
+        make_run(tmp_path / f"{agent}{rate}", config=config)
+    assert [label for label, _ in labels_of(tmp_path)] == [
+        "uniform, agent dqn, lr 0.1",
+        "uniform, agent dqn, lr 0.2",
+        "uniform, agent pqn, lr 0.1",
+    ]
 
 
 def test_keys_that_one_memory_has_are_said_by_its_name(tmp_path: Path) -> None:
