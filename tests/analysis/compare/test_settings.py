@@ -71,7 +71,7 @@ def test_an_agent_comes_first_and_says_what_follows_from_it(tmp_path: Path) -> N
     for agent, size, rate in (("dqn", 64, 0.1), ("dqn", 64, 0.2), ("pqn", 128, 0.1)):
         config = {"agent.name": agent, "agent.batch_size": size, "agent.lr": rate}
         make_run(tmp_path / f"{agent}{rate}", config=config)
-    assert [label for label, _ in labels_of(tmp_path)] == [
+    assert sorted(label for label, _ in labels_of(tmp_path)) == [
         "uniform, agent dqn, lr 0.1",
         "uniform, agent dqn, lr 0.2",
         "uniform, agent pqn, lr 0.1",
