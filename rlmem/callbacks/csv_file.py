@@ -48,16 +48,16 @@ class CsvFile:
             there, rows = self._read()
             kept = [row for row in rows if _whole(row) and _steps(row) <= until][:keep]
             self._check(there, kept)
+            if there and keep is not None and (lost := keep - sum(map(_whole, rows))) > 0:
+                raise UserError(
+                    f"{self.path}: {lost} of the {keep} rows that the checkpoint knows are missing "
+                    "or damaged; put the file back, or remove it to go on without them"
+                )
         if kept:  # without a row, the header there may be half a line
             self.columns = list(there)
         if self.columns:
             self.columns += more
         self.rows = len(kept)
-        if there and keep is not None and self.rows < keep:
-            raise UserError(
-                f"{self.path}: {keep - self.rows} of the {keep} rows that the checkpoint knows are "
-                "missing or damaged; put the file back, or remove it to go on without them"
-            )
         # Written beside the old file and put in its place, so that no kill loses what was there.
         fresh = self.path.with_suffix(".new")
         with new_text(fresh, newline="") as file:
