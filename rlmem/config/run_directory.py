@@ -120,7 +120,7 @@ def no_run(run_dir: Path, given: str) -> UserError:
     Args:
         given: how the user named the run, such as `run=outputs/...`.
     """
-    if (run_dir / "config.yaml").exists():
+    if (run_dir / "config.yaml").is_file():
         return UserError(f"{given}: its config.yaml is damaged; put it back as it was")
     return UserError(f"{given}: no run there (a run directory has a config.yaml)")
 

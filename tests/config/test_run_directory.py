@@ -185,6 +185,12 @@ def test_what_is_no_file_is_neither_read_nor_waited_for(tmp_path: Path, make: An
         run_settings(tmp_path, "run=x")
 
 
+def test_a_damaged_configuration_is_not_called_a_missing_run(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("")
+    with pytest.raises(UserError, match=r"^run=x: its config\.yaml is damaged"):
+        run_settings(tmp_path, "run=x")
+
+
 def test_a_line_that_the_user_gives_anew_does_not_count(tmp_path: Path) -> None:
     run_dir = write(tmp_path / "run", ["seed=1", "plugins=[mine]", "~logger"])
     assert saved_overrides(run_dir, {"plugins", "logger"}) == ["seed=1"]
