@@ -7,6 +7,8 @@ Denormal numbers are flushed to zero, as in rlmem; `--denormals` keeps them.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from ale_py.vector_env import AtariVectorEnv
@@ -29,27 +31,26 @@ from torch import nn
 HIDDEN = TASKS["atari"].hidden
 
 
-def make_envs(num_envs: int) -> AtariVectorEnv:
-    """RoadRunner, single frames, every option named."""
-    return AtariVectorEnv(
-        "road_runner",
-        num_envs,
-        max_num_frames_per_episode=MAX_FRAMES,
-        repeat_action_probability=STICKY,
-        full_action_space=False,
-        autoreset_mode="SameStep",
-        img_height=SCREEN,
-        img_width=SCREEN,
-        grayscale=True,
-        stack_num=1,
-        frameskip=FRAME_SKIP,
-        maxpool=True,
-        noop_max=0,
-        episodic_life=False,
-        life_loss_info=False,
-        reward_clipping=True,
-        use_fire_reset=False,
-    )
+def make_envs(num_envs: int, **rules: Any) -> AtariVectorEnv:
+    """RoadRunner, single frames, every option named; `rules` in place of some."""
+    options = {
+        "max_num_frames_per_episode": MAX_FRAMES,
+        "repeat_action_probability": STICKY,
+        "full_action_space": False,
+        "autoreset_mode": "SameStep",
+        "img_height": SCREEN,
+        "img_width": SCREEN,
+        "grayscale": True,
+        "stack_num": 1,
+        "frameskip": FRAME_SKIP,
+        "maxpool": True,
+        "noop_max": 0,
+        "episodic_life": False,
+        "life_loss_info": False,
+        "reward_clipping": True,
+        "use_fire_reset": False,
+    }
+    return AtariVectorEnv("road_runner", num_envs, **{**options, **rules})
 
 
 def make_network(num_actions: int) -> nn.Module:

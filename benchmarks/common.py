@@ -9,7 +9,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NoReturn
@@ -185,6 +185,34 @@ def report(name: str, args: argparse.Namespace, rate: float, packages: Sequence[
         "versions": versions(["torch", "numpy", "gymnasium", "ale-py", *packages]),
     }
     print(json.dumps(line), flush=True)
+
+
+def answer(
+    contenders: Mapping[str, Callable[[int], float]], amount: int, packages: Sequence[str]
+) -> None:
+    """The command line of a script that is all of its contenders: `--contender NAME` prints one
+    JSON line with its env steps a second, `--list` their names.
+
+    Args:
+        contenders: name -> a function of how much to run.
+        amount: how much; `--short` is a tenth of it.
+        packages: whose versions are told.
+    """
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--contender", choices=contenders, default="rlmem")
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--short", action="store_true", help="a tenth: does it work?")
+    args = parser.parse_args()
+    if args.list:
+        print("\n".join(contenders))
+        return
+    import torch
+
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    speed = contenders[args.contender](amount // 10 if args.short else amount)
+    line = {"name": args.contender, "env_steps_per_second": round(speed, 2)}
+    print(json.dumps({**line, "versions": versions(packages)}), flush=True)
 
 
 def exit_not_installed(error: ImportError) -> NoReturn:

@@ -10,22 +10,15 @@ numbers are flushed to zero, as in rlmem. The clock starts 400 updates after the
 
 from __future__ import annotations
 
-import argparse
-import json
-import subprocess
-import sys
-import tempfile
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import torch
-from ale_py.vector_env import AtariVectorEnv
-from bare_atari import pixels
-from common import FRAME_SKIP, MAX_FRAMES, ROOT, SCREEN, STACK, Window, versions
+from bare_atari import make_envs, pixels
+from common import SCREEN, STACK, Window, answer
 from frame_ring import FrameRing
 from numba import njit
-from rlmem_train import rate
+from rlmem_train import measured
 from torch import nn
 
 CAPACITY, BATCH, N_STEP, GAMMA = 100_000, 32, 10, 0.99
@@ -51,28 +44,6 @@ class Network(nn.Module):
         features = self.body(images)
         advantage = self.advantage(features)
         return self.value(features) + advantage - advantage.mean(1, keepdim=True)
-
-
-def make_env() -> AtariVectorEnv:
-    """RoadRunner by the rules of `env/protocol=atari_100k`, single frames."""
-    return AtariVectorEnv(
-        *("road_runner", 1),
-        max_num_frames_per_episode=MAX_FRAMES,
-        repeat_action_probability=0.0,
-        full_action_space=False,
-        autoreset_mode="SameStep",
-        img_height=SCREEN,
-        img_width=SCREEN,
-        grayscale=True,
-        stack_num=1,
-        frameskip=FRAME_SKIP,
-        maxpool=True,
-        noop_max=30,
-        episodic_life=True,
-        life_loss_info=False,
-        reward_clipping=True,
-        use_fire_reset=False,
-    )
 
 
 @njit(cache=True)
@@ -104,7 +75,8 @@ def bare(steps: int) -> float:
     """The plainest fast loop."""
     torch.set_flush_denormal(True)
     rng = np.random.default_rng(0)
-    env = make_env()
+    # The rules of env/protocol=atari_100k.
+    env = make_envs(1, repeat_action_probability=0.0, noop_max=30, episodic_life=True)
     num_actions = int(env.single_action_space.n)
     online = Network(num_actions).to(memory_format=torch.channels_last)
     optimizer = torch.optim.Adam(online.parameters(), lr=LR, eps=ADAM_EPS, fused=True)
@@ -155,24 +127,13 @@ def bare(steps: int) -> float:
 
 def rlmem(steps: int, storage: str) -> float:
     """`train.py` in a process of its own, speed from its rows."""
-    with tempfile.TemporaryDirectory() as folder:
-        given = {
-            "experiment": "atari_100k_drq_eps",
-            "memory/storage": storage,
-            "trainer.max_env_steps": CLOCK + steps,
-            "trainer.accelerator": "cpu",
-            "trainer.threads": 1,
-            "log.every": min(steps, 500),
-            "log.progress": "false",
-            "evaluation.episodes": 1,
-            "checkpoint.every": 1_000_000_000,
-            "hydra.run.dir": f"{folder}/run",
-        }
-        command = [sys.executable, str(ROOT / "train.py"), *(f"{k}={v}" for k, v in given.items())]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
-        if done.returncode:
-            sys.exit(done.stderr[-2000:])
-        return rate(Path(folder, "run", "metrics.csv"), CLOCK)
+    given = {
+        "experiment": "atari_100k_drq_eps",
+        "memory/storage": storage,
+        "trainer.max_env_steps": CLOCK + steps,
+        "log.every": min(steps, 500),
+    }
+    return measured(given, CLOCK)
 
 
 CONTENDERS = {
@@ -182,22 +143,5 @@ CONTENDERS = {
 }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--contender", choices=CONTENDERS, default="rlmem")
-    parser.add_argument("--list", action="store_true")
-    parser.add_argument("--short", action="store_true", help="a tenth: does it work?")
-    args = parser.parse_args()
-    if args.list:
-        print("\n".join(CONTENDERS))
-        return
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
-    speed = CONTENDERS[args.contender](200 if args.short else 2_000)
-    found = versions(["torch", "numpy", "ale-py"])
-    line = {"name": args.contender, "env_steps_per_second": round(speed, 2), "versions": found}
-    print(json.dumps(line), flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    answer(CONTENDERS, 2_000, ["torch", "numpy", "ale-py"])

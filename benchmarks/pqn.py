@@ -12,21 +12,15 @@ RAdam over all tensors at once, denormal numbers flushed. The clock starts after
 
 from __future__ import annotations
 
-import argparse
-import json
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import gymnasium
 import numpy as np
 import torch
-from common import ROOT, versions
-from rlmem_train import rate
+from common import answer
+from rlmem_train import measured
 from torch import nn
 
 ENVS, STEPS, EPOCHS, BATCH = 4, 128, 4, 128
@@ -166,45 +160,17 @@ def bare(rollouts: int) -> float:
 
 def rlmem(rollouts: int) -> float:
     """`train.py` in a process of its own, speed from its rows."""
-    with tempfile.TemporaryDirectory() as folder:
-        given = {
-            "experiment": "pqn",
-            "env": "cartpole",
-            "trainer.max_env_steps": (rollouts + WARMUP) * ROLLOUT,
-            "trainer.accelerator": "cpu",
-            "trainer.threads": 1,
-            "log.every": WARMUP * ROLLOUT,
-            "log.progress": "false",
-            "evaluation.episodes": 1,
-            "checkpoint.every": 1_000_000_000,
-            "hydra.run.dir": f"{folder}/run",
-        }
-        command = [sys.executable, str(ROOT / "train.py"), *(f"{k}={v}" for k, v in given.items())]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
-        if done.returncode:
-            sys.exit(done.stderr[-2000:])
-        return rate(Path(folder, "run", "metrics.csv"), WARMUP * ROLLOUT)
+    given = {
+        "experiment": "pqn",
+        "env": "cartpole",
+        "trainer.max_env_steps": (rollouts + WARMUP) * ROLLOUT,
+        "log.every": WARMUP * ROLLOUT,
+    }
+    return measured(given, WARMUP * ROLLOUT)
 
 
 CONTENDERS = {FORM: published, "bare": bare, "rlmem": rlmem}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--contender", choices=CONTENDERS, default="rlmem")
-    parser.add_argument("--list", action="store_true")
-    parser.add_argument("--short", action="store_true", help="a tenth: does it work?")
-    args = parser.parse_args()
-    if args.list:
-        print("\n".join(CONTENDERS))
-        return
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
-    speed = CONTENDERS[args.contender](20 if args.short else 200)
-    found = versions(["torch", "numpy", "gymnasium"])
-    line = {"name": args.contender, "env_steps_per_second": round(speed, 1), "versions": found}
-    print(json.dumps(line), flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    answer(CONTENDERS, 200, ["torch", "numpy", "gymnasium"])

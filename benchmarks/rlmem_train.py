@@ -19,7 +19,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from common import arguments, report
+from common import ROOT, arguments, report
 
 
 def options(args: argparse.Namespace) -> dict[str, Any]:
@@ -83,6 +83,27 @@ def check(process: Any, folder: str) -> None:
     """
     if process.wait():
         sys.exit(Path(folder, "log.txt").read_text()[-2000:])
+
+
+def measured(given: dict[str, Any], clock_starts: int) -> float:
+    """Env steps a second, after the warm-up, of a run of one thread with these overrides.
+
+    Raises:
+        SystemExit: it failed.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        options = {
+            "trainer.accelerator": "cpu",
+            "trainer.threads": 1,
+            "log.progress": "false",
+            "evaluation.episodes": 1,  # after the timed part
+            "checkpoint.every": 1_000_000_000,
+            "hydra.run.dir": f"{folder}/run",
+            **given,
+        }
+        here = argparse.Namespace(checkout=str(ROOT))
+        check(start(here, options, folder), folder)
+        return rate(Path(folder, "run", "metrics.csv"), clock_starts)
 
 
 def rate(metrics: Path, clock_starts: int) -> float:

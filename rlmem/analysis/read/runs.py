@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from rlmem.errors import one_line
 from rlmem.run_files import (
@@ -120,9 +120,12 @@ class Run:
         """A number of the summary, `return_over_run` or one of TIMES; NaN if there is none."""
         values = self.means if name == OVER_RUN or name in TIMES else self.summary
         value = values.get(name)
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            return float("nan")
-        return float(value) if abs(value) < MOST else float("nan")
+        return float(value) if _is_figure(value) else float("nan")
+
+
+def _is_figure(value: Any) -> TypeGuard[int | float]:
+    """Whether it is a finite number, and no truth value."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < MOST
 
 
 def find_runs(folder: Path) -> Iterator[Path]:
@@ -155,9 +158,9 @@ def read_run(folder: Path) -> Run:
     overrides: Any = []
     with contextlib.suppress(*UNREADABLE):  # absent without command line
         overrides = parse_yaml(read_small(folder / "overrides.yaml"))
-    table, config = read_table(folder / "metrics.csv"), flatten(config)
-    faults = _faults_of_summary(summary)
-    if fault := _fault_of_rows(folder / "metrics.csv", table, config, summary):
+    text, config = _text(folder / "metrics.csv"), flatten(config)
+    table, faults = _table_of(text), _faults_of_summary(summary)
+    if fault := _fault_of_rows(text, table, config, summary):
         faults.append(f"metrics.csv is damaged ({fault}): its curve and times do not count")
         table = table.iloc[:0]
     return Run(
@@ -177,21 +180,20 @@ def _faults_of_summary(summary: dict[str, Any]) -> list[str]:
     faults = []
     for name in NUMBERS:
         value = summary.get(name)
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        if value is not None and not (number and abs(value) < MOST):
+        if value is not None and not _is_figure(value):
             faults.append(f"summary.json: {name} is {one_line(str(value))}, no number")
     return faults
 
 
 def _fault_of_rows(
-    path: Path, table: "pd.DataFrame", config: dict[str, Any], summary: dict[str, Any]
+    text: str, table: "pd.DataFrame", config: dict[str, Any], summary: dict[str, Any]
 ) -> str:
     """What no run writes, or too few rows; '' where all is well. A mean of what is left would be
     another number."""
     count, every, reached = len(table), config.get("log.every"), summary.get("env_steps")
     if not count:
         return ""
-    damaged = table_text(path).count("\n") - 1 - count
+    damaged = text.count("\n") - 1 - count
     if damaged > 0:
         return f"{several(damaged, 'row')} of {count + damaged}"
     steps = table["env_steps"].to_numpy()
@@ -230,16 +232,28 @@ def read_table(path: Path) -> "pd.DataFrame":
     A last line without its end was cut off while it was written, and is left out. No file, or none
     with env steps, is a table without rows.
     """
+    return _table_of(_text(path))
+
+
+def _text(path: Path) -> str:
+    """The text of a table up to its last whole line; '' where there is none."""
+    try:
+        text = table_text(path)
+    except (OSError, ValueError):
+        return ""
+    return text[: text.rfind("\n") + 1]
+
+
+def _table_of(text: str) -> "pd.DataFrame":
+    """See `read_table`."""
     import io
 
     import pandas as pd
 
     nothing = pd.DataFrame({"env_steps": []}, dtype="float64")
     try:
-        text = table_text(path)
-        whole = io.StringIO(text[: text.rfind("\n") + 1])
-        table = pd.read_csv(whole, on_bad_lines="skip", index_col=False)
-    except (OSError, ValueError):  # pandas' own errors are ValueErrors
+        table = pd.read_csv(io.StringIO(text), on_bad_lines="skip", index_col=False)
+    except ValueError:  # pandas' own errors are ValueErrors
         return nothing
     if "env_steps" not in table:
         return nothing
