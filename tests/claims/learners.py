@@ -22,11 +22,11 @@ def atari_100k() -> list[Claim]:
     sizes = list(table["memory_bytes_peak"] / 2**20)
     newest = drq.index[-1]  # the seed that was made since chunks are packed again
     packed = of(table, "DrQ(eps)", "memory_bytes_peak")[newest] / 2**20
-    held = f"{min(sizes):.1f} to {max(sizes):.1f} MiB, and {packed:.1f} in the one run of the present "
+    held = f"{min(sizes):.1f} to {max(sizes):.1f} MiB, and {packed:.1f} in the one run of the "
     return [("README.md", f"after {steps:,} env steps of Road Runner DrQ(eps) scored {said}; "
                           f"published 11,211), data-efficient Rainbow {scores} (published 9,600; a "
                           f"human 7,845); all {steps:,} transitions take {held}"
-                          f"packing | 5 and {len(der)} seeds; {updates:,} gradient steps"),
+                          f"present packing | 5 and {len(der)} seeds; {updates:,} gradient steps"),
             ("studies/atari_100k/findings.md", f"DrQ(eps) scored {said}"),
             ("docs/atari.md", f"DrQ(eps) scored {said}")]  # fmt: skip
 
