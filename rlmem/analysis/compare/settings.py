@@ -148,20 +148,27 @@ class Setting:
     def seed_curves(self, column: str, over: str = "env_steps") -> tuple[np.ndarray, np.ndarray]:
         """The curve of each seed: x [POINTS], value [seeds, POINTS]; both empty without one.
 
-        They span what all its runs have, so that no run's end makes a step. The runs are the
-        finished ones; a setting without any shows the others.
+        They span what all its runs have, so that no run's end makes a step.
         """
-        lines = []
-        for run in self.finished or self.runs:
-            known = np.isfinite(run.curves[column]) & np.isfinite(run.curves[over])
-            if known.any():
-                lines.append((run.curves[over][known], run.curves[column][known]))
+        lines = self.seed_lines(column, over)
         first = max((x[0] for x, _ in lines), default=0.0)
         last = min((x[-1] for x, _ in lines), default=-1.0)
         if first > last:
             return np.empty(0), np.empty((0, 0))
         x = np.linspace(first, last, POINTS)
         return x, np.stack([np.interp(x, a, b) for a, b in lines])
+
+    def seed_lines(self, column: str, over: str) -> list[tuple[np.ndarray, np.ndarray]]:
+        """The curve of each seed as it was recorded, x and value, of those that have one.
+
+        They are of the finished runs; a setting without any shows the others.
+        """
+        lines = []
+        for run in self.finished or self.runs:
+            known = np.isfinite(run.curves[column]) & np.isfinite(run.curves[over])
+            if known.any():
+                lines.append((run.curves[over][known], run.curves[column][known]))
+        return lines
 
 
 def any_goals(settings: Sequence[Setting]) -> bool:

@@ -61,7 +61,8 @@ def curves(
 ) -> Figure | None:
     """A column of the runs' curves over another: the mean over the seeds.
 
-    Around it the 95 % interval, or of few seeds each seed. None where no run has both.
+    Around it the 95 % interval, or of few seeds each seed, which stand alone where they share no
+    span. None where no run has both.
     """
     chosen = in_colour(settings, marked)
     drawn, at = panel(chosen)
@@ -70,9 +71,19 @@ def curves(
     grey: list[tuple[str, np.ndarray, np.ndarray]] = []
     for setting in settings:
         x, value, low, high = setting.curve(column, over)
-        if not len(x):
-            continue
         style, colored = setting.look, setting in chosen
+        if not len(x):  # no span that all its runs have, such as of seconds: no mean
+            lines = setting.seed_lines(column, over)
+            for k, (x, value) in enumerate(lines):
+                gid = identity(setting, f"seed{k}", at)
+                if colored:
+                    at.plot(x, value, color=style.colour, linestyle=style.dash, linewidth=0.7,
+                            gid=gid)  # fmt: skip
+                else:
+                    grey.append((gid, x, value))
+            if lines and colored:
+                named.append(Named(setting, lines[-1][1][-1]))
+            continue
         gid = identity(setting, "line", at)
         if not colored:
             grey.append((gid, x, value))
@@ -266,7 +277,7 @@ def times(settings: Sequence[Setting], column: str) -> Figure | None:
         bar.patches[0].set_gid(identity(setting, "bar", at))
         at.text(0, place - 0.2, f"{short(setting.label)}: {value:,.0f}", va="center")
     at.set_yticks([])
-    at.invert_yaxis()
+    at.set_ylim(len(known) - 0.5, -0.5)  # downwards, with room for the first one's label
     at.grid(axis="y", visible=False)
     at.set_xlabel("microseconds")
     return drawn
