@@ -1,11 +1,12 @@
 """rlmem from Python: train, score and load runs as the command line does."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas
 
 from rlmem.cli import repeat_overrides, spin_briefly
@@ -93,7 +94,7 @@ class Run:
         return f"Run({str(self.path)!r})"
 
 
-def train(overrides: Sequence[str] = (), *, run_dir: str | Path | None = None) -> Run:
+def train(overrides: Iterable[str] = (), *, run_dir: str | Path | None = None) -> Run:
     """Train one run, as `python train.py` does with the same overrides.
 
     Args:
@@ -109,16 +110,21 @@ def train(overrides: Sequence[str] = (), *, run_dir: str | Path | None = None) -
         UserError: an override cannot work.
         SystemExit: the run was stopped by a signal, and is saved.
     """
-    if isinstance(overrides, str) or not all(isinstance(o, str) for o in overrides):
+    listed = isinstance(overrides, Iterable) and not isinstance(overrides, str)
+    asked = list(overrides) if listed else []  # read once: it may be a generator
+    if not listed or not all(isinstance(o, str) for o in asked):
         raise UserError('overrides are a list of texts, such as ["memory=gwr", "env=road_runner"]')
-    if hydra := [o for o in overrides if o.lstrip("+~").startswith("hydra")]:
+    own = "hydra", "paths.output_dir"
+    if hydra := [o for o in asked if o.lstrip("+~").startswith(own)]:
         raise UserError(f"{hydra[0]}: a key of the command line's; use run_dir='outputs/mine'")
-    given = [o for o in repeat_overrides(list(overrides)) if not o.startswith("hydra.")]
+    given = [o for o in repeat_overrides(asked) if not o.startswith("hydra.")]
     cfg = compose("train", given)
+    cfg.paths.output_dir = str(Path(run_dir or "outputs").absolute())
     if run_dir is None:
+        check(cfg)  # before the names in it are read
         now = datetime.now().strftime("%Y-%m-%d_%H-%M-%S-%f")
-        run_dir = f"outputs/{cfg.env.name}/{cfg.memory.name}/{now}-seed{cfg.seed}"
-    cfg.paths.output_dir = str(Path(run_dir).absolute())
+        own_dir = Path("outputs", cfg.env.name, cfg.memory.name, f"{now}-seed{cfg.seed}")
+        cfg.paths.output_dir = str(own_dir.absolute())
     settings = check(cfg)
     settings.overrides = given
     check_output_dir(settings.paths.output_dir, "run_dir", "run_dir='outputs/mine'")
@@ -158,8 +164,9 @@ def evaluate(
 
     cfg = compose("evaluate")
     cfg.run = str(run.path if isinstance(run, Run) else run)
-    cfg.episodes, cfg.checkpoint, cfg.video = episodes, checkpoint, video
-    cfg.epsilon, cfg.seed = epsilon, seed
+    given = {"episodes": episodes, "checkpoint": checkpoint, "video": video}
+    for key, value in {**given, "epsilon": epsilon, "seed": seed}.items():
+        cfg[key] = value.item() if isinstance(value, np.generic) else value
     return score(check_evaluate(cfg))
 
 

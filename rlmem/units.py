@@ -14,7 +14,7 @@ _UNITS = {"B": 1} | {
 def number(value: float, form: str = "{:,.4g}") -> str:
     """A number for people: a dash for NaN, 0 for what a sum that cancels leaves, 10,350 in place of
     1.035e+04."""
-    if 1e4 <= abs(value) < 1e9:
+    if 9999.5 <= abs(value) < 1e9:  # which four digits would write as 1e+04
         form = form.replace(".4g", ".0f")
     return form.format(0.0 if abs(value) < 1e-12 else value) if math.isfinite(value) else "-"
 
@@ -27,7 +27,7 @@ def several(count: int, what: str) -> str:
 def readable_bytes(size: float) -> str:
     """4096 -> '4.0 KiB'."""
     for unit in ("B", "KiB", "MiB", "GiB"):
-        if abs(size) < 1024:
+        if abs(size) < (1023.5 if unit == "B" else 1023.95):  # above it the digits say 1024
             return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
         size /= 1024
     return f"{size:.1f} TiB"
@@ -64,7 +64,7 @@ def parse_bytes(value: str | int) -> int:
 
 def signed(value: float) -> str:
     """+1,234 or -0.056."""
-    return f"{value:+,.0f}" if abs(value) >= 1000 else f"{value:+.3g}"
+    return f"{value:+,.0f}" if abs(value) >= 999.5 else f"{value:+.3g}"
 
 
 def signed_bytes(value: float) -> str:

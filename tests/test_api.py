@@ -26,6 +26,9 @@ def test_a_loaded_agent_that_asks_a_memory_has_it(tmp_path):
     assert agent.values.entries == run.summary["memory_entries"]
     actions = agent.act(np.zeros((3, 4), np.float32), 0.0, np.random.default_rng(0))
     assert set(actions) <= {0, 1}
+    with pytest.raises(UserError, match=r"^checkpoint=bset: must be last or best"):
+        run.load_agent("bset")
+    assert rlmem.evaluate(run, episodes=np.int64(1), seed=np.int64(3))["episodes"] == 1
 
 
 @pytest.mark.slow
@@ -41,7 +44,28 @@ def test_keys_of_the_command_line_are_refused():
         rlmem.train(["env=cartpole", "hydra.run.dir=x"])
 
 
-@pytest.mark.parametrize("overrides", ["memory=per env=cartpole", [3]])
+def test_overrides_are_read_once(tmp_path):
+    """A generator is empty after the first reading: the defaults would be trained."""
+    with pytest.raises(UserError, match=r"^memory\.capacity=0: must be at least 1"):
+        rlmem.train((f"memory.{key}=0" for key in ["capacity"]), run_dir=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "line"),
+    [
+        (["env=gym"], r"^env\.id is not set"),
+        (["paths.output_dir=x"], r"use run_dir="),
+        (["seed=no"], r"^seed=no: must be a whole number"),
+    ],
+)
+def test_mistakes_are_one_line_without_a_run_dir_too(overrides, line, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=line):
+        rlmem.train(overrides)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("overrides", ["memory=per env=cartpole", [3], 3, None])
 def test_overrides_are_a_list_of_texts(overrides):
     with pytest.raises(UserError, match=r"^overrides are a list of texts, such as"):
         rlmem.train(overrides)

@@ -64,14 +64,16 @@ _OPTIONS += " config-name config-dir experimental-rerun info"
 
 
 def dashes(arguments: list[str]) -> str | None:
-    """One line for the first override that is written as an option, `--seed=1`, or None.
+    """One line for the first override that is written as an option, `--seed=1` or `-seed=1`, or
+    None.
 
     Hydra would answer with the seven lines of its own usage.
     """
     for argument in arguments:
-        option, equals, value = argument.removeprefix("--").partition("=")
+        option, equals, value = argument.lstrip("-").partition("=")
         known = any(name.startswith(option) for name in _OPTIONS.split())
-        if argument.startswith("--") and option and not known:
+        one = re.match(r"-\w[\w.]+=", argument)  # one dash: a letter is an option of Hydra's
+        if (one or argument.startswith("--")) and option and not known:
             given = f"{option}={value if equals else '...'}"
             return f"{argument}: overrides have no dashes; write {given}"
     return None
@@ -92,7 +94,7 @@ def _given(key: str, overrides: list[str]) -> str:
 def _names_no_option(override: str) -> bool:
     """Whether it gives a config group a number or nothing in a name's place."""
     key, _, value = override.lstrip("+").partition("=")
-    no_name = r"\s*(null|none|true|false|[+-]?(inf|nan)|[-\d[{].*)\s*"
+    no_name = r"\s*(null|none|true|false|[+-]?(inf|nan)|[-.\d[{].*)\s*"
     items = value[1:-1].split(",") if value[:1] == "[" else [value]
     in_place = any(re.fullmatch(no_name, item.lower()) for item in items)
     return in_place and key.split("@")[0] in config_groups()
@@ -172,7 +174,8 @@ def _composition(exc: ConfigCompositionException, overrides: list[str]) -> str:
     if isinstance(cause, OmegaConfBaseException):
         source = re.match(r"In '(.+?)'", message)
         return (f"{source[1]}.yaml: " if source else "") + _value(cause, overrides)
-    if sweep := re.match(r"Ambiguous value for argument '(.*)'", message):
+    many = r"(?:Ambiguous value for argument|Sweep parameters) '(.*)'"
+    if sweep := re.match(many, message):
         return f"{sweep[1]}: several values are a sweep; add -m, or write a list as key=[a,b]"
     if unused := re.search(r"Could not override '(.+?)'", message):
         return _unused_group(unused[1], overrides)

@@ -151,6 +151,8 @@ def load_networks(run_dir: Path, checkpoint: str, agent: Learner) -> int:
     Raises:
         UserError: there is no such checkpoint, or it is damaged.
     """
+    if checkpoint not in ("last", "best"):
+        raise UserError(f"checkpoint={checkpoint}: must be last or best")
     if checkpoint == "best":
         path = run_dir / "checkpoints" / BEST
         if not os.path.lexists(path):

@@ -57,12 +57,14 @@ MISTAKES = {
     "memory.capacity=1]": "memory.capacity=1]: cannot read the value; quote it twice:",
     "memory==per": "memory==per: there is one = too many; write memory=per",
     "memory=uniform,per": "memory=uniform,per: several values are a sweep; add -m",
+    "seed=range(3)": "seed=range(3): several values are a sweep; add -m",
     "+memory=gwr": "+memory=gwr: memory is chosen already; write it without the +",
     # missing values
     "env=atari": "env.game is not set; give it, such as env.game=seaquest",
     "env=gym": "env.id is not set; give it, such as env.id=CartPole-v1",
     "env=mujoco": "env.task is not set; give it, such as env.task=Hopper",
     # a number in a name's place, and numbers that no machine has room for
+    "threshold=.8": "threshold=.8: a group takes a name, or [] for none",
     "experiment=1": "experiment=1: a group takes a name, or [] for none",
     "memory/sampler=1": "memory/sampler=1: a group takes a name, or [] for none",
     "memory.capacity=1000000000000000000": "must be at least 1 and at most 1000000000",
@@ -141,6 +143,7 @@ def test_two_overrides_in_one_word_are_told_apart() -> None:
 @pytest.mark.parametrize(
     ("given", "line"),
     [
+        (["-seed=1"], "rlmem: -seed=1: overrides have no dashes; write seed=1\n"),
         (["--seed=1"], "rlmem: --seed=1: overrides have no dashes; write seed=1\n"),
         (
             ["-m", "--env.game", "pong"],

@@ -77,10 +77,12 @@ def above(ours: Setting, theirs: Setting, name: str) -> Difference | None:
     """How much higher a number's mean is in one setting than in another; None without runs.
 
     Runs of the same seed share what the seed decides (first weights, the environment's chance), so
-    where both settings have the same seeds the interval is that of the differences by seed.
+    where both settings have the same seeds the interval is that of the differences by seed. Runs of
+    another program share nothing with ours.
     """
     one, other = ours.by_seed(name), theirs.by_seed(name)
-    if one is None or other is None or one.keys() != other.keys():
+    apart = ours.external != theirs.external
+    if apart or one is None or other is None or one.keys() != other.keys():
         return _unpaired(ours, theirs, name)
     if not one:
         return None

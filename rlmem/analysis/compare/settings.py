@@ -56,6 +56,11 @@ class Setting:
         """Of its curves, as #rrggbb."""
         return self.look.colour
 
+    @property
+    def external(self) -> bool:
+        """Whether its runs are of another program."""
+        return self.runs[0].external is not None
+
     @cached_property
     def finished(self) -> list[Run]:
         """The runs that count."""
@@ -112,15 +117,15 @@ class Setting:
 
     @property
     def compared(self) -> Estimate | None:
-        """The return that figures and sentences compare: over the run where all settings of the
-        environment have it, and the final one elsewhere."""
+        """The return that figures and sentences compare: over the run where all finished runs of
+        the environment have it, and the final one elsewhere."""
         return self.return_over_run if self.compares == OVER_RUN else self.return_mean
 
     @cached_property
     def compares(self) -> str:
         """The number that `compared` is the mean of."""
         ended = [peer for peer in self.peers or [self] if peer.finished]
-        known = all(len(peer.values(OVER_RUN)) for peer in ended)
+        known = all(len(peer.values(OVER_RUN)) == len(peer.finished) for peer in ended)
         return OVER_RUN if ended and known else self.metric
 
     @cached_property

@@ -50,15 +50,23 @@ def collect(
     `columns` are set apart."""
     found = Collection([*recorded])
     seen: set[Path] = set()
+    ids: dict[tuple[str, float, str], Path] = {}
     for folder in folders:
         for run_dir in find_runs(folder):
             if (resolved := run_dir.resolve()) in seen:
                 continue
             seen.add(resolved)
             try:
-                found.runs.append(read_run(run_dir))
+                run = read_run(run_dir)
             except ValueError as error:
                 found.left_out.append((str(run_dir), str(error)))
+                continue
+            known = str(run.started.get("id")), run.number("env_steps"), run.status
+            if "id" in run.started and known in ids:  # it would count as a further seed
+                found.left_out.append((str(run_dir), f"a copy of {ids[known]}"))
+                continue
+            ids[known] = run_dir
+            found.runs.append(run)
     for sweep in sorted({sweep for folder in folders for sweep in _sweeps(folder)}):
         _add_unstarted(found, sweep)
     if columns:
@@ -118,6 +126,12 @@ def _note(found: Collection) -> None:
         lacking = several(lost, "run")
         found.notes.append(f"no curves and times of {lacking}: their metrics.csv has no row")
     for env_id in sorted({run.env_id for run in found.runs}):
+        every = {r.config.get("log.every") for r in ours if r.env_id == env_id} - {None}
+        if len(every) > 1:
+            found.notes.append(
+                f"{env_id}: runs of several log.every ({', '.join(sorted(map(str, every)))}); the "
+                "return over the run begins at the first row: a coarse log leaves out the beginning"
+            )
         steps = {int(r.number("env_steps")) for r in ours if _ended(r) and r.env_id == env_id}
         if len(steps) > 1:
             shown = ", ".join(f"{s:,}" for s in sorted(steps))

@@ -17,7 +17,7 @@ from rlmem.analysis.compare.settings import Setting
 from rlmem.analysis.compare.thresholds import threshold_grids
 from rlmem.analysis.read.runs import OVER_RUN
 from rlmem.analysis.show.section import Section
-from rlmem.analysis.show.sentences import finding, in_words
+from rlmem.analysis.show.sentences import finding, in_words, listed
 from rlmem.errors import need
 from rlmem.units import several
 
@@ -144,6 +144,8 @@ def draw(
         said += f" In grey: {several(others, 'other setting')}." if others else ""
         compared, final = here[0].compares, here[0].metric
         about = f"{said} Grey line: no other setting returned more with fewer bytes."
+        if unknown := [s for s in here if not np.isfinite(s.mean("memory_bytes_peak"))]:
+            about += f" Not drawn, as their bytes are not known: {listed(unknown)}."
         drawn_of = figures.return_against_bytes(here, compared, marked)
         keep(env_id, "bytes", about, drawn_of, "bytes", alt)
         about = f"{said} {_around(here)}"
@@ -151,8 +153,8 @@ def draw(
             drawn_of = figures.curves(here, over=over, marked=marked)
             keep(env_id, name, about, drawn_of, over.replace("_", " "), alt)
         if compared == OVER_RUN:
-            about = f"{finding(here, final)} Luck decides more here than over the run."
-            keep(env_id, "final", about, figures.return_against_bytes(here, final, marked))
+            drawn_of = figures.return_against_bytes(here, final, marked)
+            keep(env_id, "final", finding(here, final), drawn_of)
         runs = [run.curves for setting in here for run in setting.runs]
         if any((curve["frames"] > curve["env_steps"]).any() for curve in runs):
             drawn_of = figures.curves(here, over="frames", marked=marked)
@@ -160,7 +162,9 @@ def draw(
         drawn_of = figures.curves(here, "memory_bytes", marked=marked)
         keep(env_id, "held", "Bytes that the memory holds", drawn_of)
         for column, what in TIMED.items():
-            keep(env_id, column[:6], f"Microseconds {what}", figures.times(here, column))
+            timed = sum(bool(np.isfinite(setting.mean(column))) for setting in here)
+            left = f"; the first {figures.MOST_BARS} of {timed}" * (timed > figures.MOST_BARS)
+            keep(env_id, column[:6], f"Microseconds {what}{left}", figures.times(here, column))
         for label, grid in threshold_grids(here).items():
             keep(env_id, f"thresholds-{label}", "The two thresholds", heatmaps(grid))
     by_label: dict[str, dict[str, Setting]] = {}

@@ -32,6 +32,7 @@ from rlmem.analysis.show.panels import (
 from rlmem.drawing import STYLE, figure
 
 MOST_COMPARED, MOST_WITH_BOUNDS = 24, 12
+MOST_BARS = 40
 MOST_APART = 100  # settings; of more the grey ones are one artist, which takes a tenth of the bytes
 
 
@@ -266,7 +267,7 @@ def profiles(scores: dict[str, list[np.ndarray]], looks: dict[str, Look]) -> Fig
 @rc_context(PANEL)
 def times(settings: Sequence[Setting], column: str) -> Figure | None:
     """Microseconds of the memory as bars, the labels above them; None where no run has them."""
-    known = [setting for setting in settings if np.isfinite(setting.mean(column))][:40]
+    known = [setting for setting in settings if np.isfinite(setting.mean(column))][:MOST_BARS]
     if not known:
         return None
     drawn, axes = figure(5, 0.7 + 0.42 * len(known))

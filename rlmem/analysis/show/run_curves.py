@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from rlmem.analysis.compare.settings import make_settings
 from rlmem.analysis.read.runs import read_run, read_table
 from rlmem.errors import UserError, need, one_line
 from rlmem.units import readable_bytes
@@ -22,7 +23,7 @@ def plot_runs(run_dirs: list[Path], out: Path) -> None:
     need("matplotlib", "mode=plot", "plot")
     from matplotlib import rc_context
 
-    from rlmem.analysis.show.panels import bytes_upward
+    from rlmem.analysis.show.panels import bytes_upward, short
     from rlmem.drawing import STYLE, figure
 
     if out.is_dir():
@@ -38,11 +39,13 @@ def plot_runs(run_dirs: list[Path], out: Path) -> None:
             f"runs: of several environments ({', '.join(tasks)}), whose returns have no common "
             "scale; use mode=report with sweep=[...], which draws each apart"
         )
+    names = {id(run): setting.label for setting in make_settings(runs) for run in setting.runs}
     with rc_context(STYLE):
         drawn, ((scores, size),) = figure(10, 3.6, 1, 2)
         for number, run in enumerate(runs):
             colour, curves = f"C{number}", run.curves
-            label = f"{run.memory}, seed {run.seed}"
+            name = short(names[id(run)])
+            label = f"{name}, seed {run.seed}"
             alone = "." if len(curves["env_steps"]) == 1 else None  # no line has one point
             trained = curves["train_return_mean"]
             scores.plot(curves["env_steps"], trained, label=label, color=colour, marker=alone)
@@ -52,7 +55,7 @@ def plot_runs(run_dirs: list[Path], out: Path) -> None:
                 scores.plot(means.index, means, "o", markersize=4, color=colour)
             held, ended = curves["memory_bytes"], run.number("memory_bytes")
             last = ended if ended == ended else held[-1] if len(held) else None
-            label = run.memory if last is None else f"{run.memory}, {readable_bytes(last)}"
+            label = name if last is None else f"{name}, {readable_bytes(last)}"
             size.plot(curves["env_steps"], held, label=label, color=colour, marker=alone)
         scores.set(xlabel="env steps", ylabel="return")
         about = "last 100 training episodes (line), evaluations (dots)"

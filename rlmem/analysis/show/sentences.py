@@ -30,7 +30,7 @@ def finding(settings: Sequence[Setting], metric: str | None = None) -> str:
     level = [setting for setting, mean in order if mean == value]
     when = {OVER_RUN: " over the run", "eval_return_mean": " in the final evaluation"}
     each = " each" if len(level) > 1 else ""
-    first = f"{_listed(level)} returned most{when.get(metric, '')}: {_plain(value)}{each}"
+    first = f"{listed(level)} returned most{when.get(metric, '')}: {_plain(value)}{each}"
     said = f"On {best.env_id}, {first}."
     others = order[len(level) :]
     if not others:
@@ -41,7 +41,7 @@ def finding(settings: Sequence[Setting], metric: str | None = None) -> str:
     return f"{said} {next_is}: {_quoted(second.label)}, lower by {_amount(found)}."
 
 
-def _listed(settings: Sequence[Setting]) -> str:
+def listed(settings: Sequence[Setting]) -> str:
     """Labels as a sentence names them, or how many there are."""
     if len(settings) > SHOWN:
         return several(len(settings), "setting")
@@ -64,7 +64,7 @@ def how_sure(settings: Sequence[Setting]) -> str:
     """Seeds, and what stands behind the difference that `finding` names."""
     metric = settings[0].compares
     order = [setting for setting, _ in ranked(settings, metric)]
-    counts = sorted({len(setting.finished) for setting in order})
+    counts = sorted({len(setting.values(metric)) for setting in order})
     if not counts:
         return ""
     many = several(counts[-1], "seed")

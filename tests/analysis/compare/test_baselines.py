@@ -71,6 +71,18 @@ def test_other_seeds_are_independent_samples(tmp_path: Path) -> None:
     assert found.estimate.low < 0
 
 
+def test_runs_of_another_program_are_not_paired_with_ours(tmp_path: Path) -> None:
+    """The number of its seed decides nothing that ours decides."""
+    for seed in range(3):
+        make_run(tmp_path / f"runs/{seed}", seed=seed)
+    rows = [f"{step},{step},100,{seed},SB3" for seed in range(3) for step in (1000, 20_000)]
+    (tmp_path / "sb3.csv").write_text("\n".join(["env_steps,return,bytes,seed,label", *rows]))
+    ours, theirs = make_settings(collect([tmp_path / "runs"], [tmp_path / "sb3.csv"]).runs)
+    found = above(ours, theirs, ours.metric)
+    assert found is not None
+    assert not found.paired
+
+
 def test_runs_that_are_alike_differ_by_0_without_an_interval(tmp_path: Path) -> None:
     finals = {seed: 7.0 * seed for seed in range(6)}
     mine, base = settings_of(tmp_path, per=finals, uniform=finals)

@@ -8,6 +8,7 @@ import pytest
 from rlmem.analysis.compare.settings import Setting, make_settings
 from rlmem.analysis.read.collection import collect
 from rlmem.analysis.show.figures import curves, in_colour, return_against_bytes
+from rlmem.analysis.show.sentences import finding, how_sure
 from tests.analysis.helpers import make_run
 
 
@@ -151,6 +152,19 @@ def test_a_curve_spans_what_all_its_finished_runs_have(tmp_path: Path) -> None:
     assert x[[0, -1]].tolist() == [1000, 10_000]
     assert value[-1] == pytest.approx((100 + 100 * 9 / 19) / 2)
     assert np.isfinite(low).all()
+
+
+def test_the_return_over_the_run_is_compared_where_all_runs_have_it(tmp_path: Path) -> None:
+    """One run that has its curve does not speak for two that lost theirs."""
+    for seed, final in enumerate([100.0, 10.0, 10.0]):
+        run = make_run(tmp_path / f"uniform{seed}", seed=seed, final=final)
+        if seed:
+            (run / "metrics.csv").unlink()
+        make_run(tmp_path / f"per{seed}", "per", seed, final=60.0)
+    settings = settings_of(tmp_path)
+    assert {setting.compares for setting in settings} == {"eval_return_mean"}
+    assert finding(settings).startswith("On CartPole-v1, per returned most in the final")
+    assert how_sure(settings).startswith("3 seeds a setting, paired by seed")
 
 
 def test_one_measure_counts_for_all_cells_of_an_environment(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Reading runs: whole ones, broken ones, and those of others."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -193,6 +194,21 @@ def test_what_makes_a_comparison_unclean_is_said(tmp_path: Path) -> None:
     reasons = dict(found.left_out)
     assert reasons[str(tmp_path / "c")] == "failed: ValueError: no luck"
     assert "has not ended" in reasons[str(tmp_path / "d")]
+
+
+def test_a_copied_run_is_no_further_seed(tmp_path: Path) -> None:
+    (make_run(tmp_path / "a") / "run.json").write_text('{"id": "0123abcd"}')
+    make_run(tmp_path / "b", seed=1)
+    shutil.copytree(tmp_path / "a", tmp_path / "copy")
+    found = collect([tmp_path])
+    assert sorted(run.seed for run in found.runs) == [0, 1]
+    assert found.left_out == [(str(tmp_path / "copy"), f"a copy of {tmp_path / 'a'}")]
+
+
+def test_a_coarse_log_beside_a_fine_one_is_said(tmp_path: Path) -> None:
+    for every in (100, 1000):
+        make_run(tmp_path / f"{every}", seed=every, config={"log.every": every})
+    assert "CartPole-v1: runs of several log.every (100, 1000)" in collect([tmp_path]).notes[0]
 
 
 def test_runs_of_so_many_episodes_may_differ_in_env_steps(tmp_path: Path) -> None:
