@@ -15,7 +15,14 @@ import torch
 
 from rlmem import registry
 from rlmem.agents.a3c_worker import Job, LossSettings
-from rlmem.agents.base import AgentSettings, Learner, check_discrete, check_fixed, or_random
+from rlmem.agents.base import (
+    AgentSettings,
+    Diverged,
+    Learner,
+    check_discrete,
+    check_fixed,
+    or_random,
+)
 from rlmem.agents.shared import LocalCopy, SharedWeights
 from rlmem.collect.config import StreamConfig
 from rlmem.collect.module import Rounds
@@ -157,6 +164,9 @@ class A3C(Learner):
         """Hear the workers for a while, and take the weights that they have come to."""
         outputs = super().training_step(rounds, batch_idx)
         self.fetch()
+        # Its batches are empty, as the workers learn: what went wrong there shows in the weights.
+        if self.stops_diverged and not torch.isfinite(self._copy.weights).all():
+            raise Diverged(float("nan"), self.grad_steps)
         return outputs
 
     def on_train_end(self) -> None:

@@ -5,6 +5,7 @@ pickled). It is written beside the previous one and put in its place when comple
 in the middle leaves the previous one valid.
 """
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -298,8 +299,8 @@ class Checkpointing(lightning.Callback):
     def save_if_best(self, agent: Any) -> None:
         """Keep the model of the best evaluation as checkpoints/best.ckpt (weights only)."""
         evaluation, best = self.recorder.last_evaluation, self.recorder.best_return
-        if evaluation is None or (best is not None and evaluation.mean <= best):
-            return
+        if evaluation is None or not evaluation.mean > (-math.inf if best is None else best):
+            return  # a mean that is no number is never the best
         self.recorder.best_return = evaluation.mean
         path = self.folder.with_name(BEST)
         path.parent.mkdir(parents=True, exist_ok=True)

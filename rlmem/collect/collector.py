@@ -148,6 +148,10 @@ class Collector(Stream):
         """Step the envs once; the transitions are written to `rows`."""
         rows.observation[...] = self._frames
         rows.action[...] = action
+        if self._played == len(self._actions):
+            self._actions = np.concatenate((self._actions, np.empty_like(self._actions)))
+        self._actions[self._played] = action  # before an environment that changes it in place
+        self._played += 1
         step = self.env.step(action)
         self._frames = step.observation
         rows.next_observation[...] = step.next_observation
@@ -160,10 +164,6 @@ class Collector(Stream):
         self.stack.push(step.observation, done)
         self.env_steps += self._steps_a_turn
         self._running.push(self.env_steps, step.reward, done)
-        if self._played == len(self._actions):
-            self._actions = np.concatenate((self._actions, np.empty_like(self._actions)))
-        self._actions[self._played] = action
-        self._played += 1
 
     def _shape_rewards(self) -> None:
         """Rewards as they are learned from; episodes count those of the environment."""

@@ -109,7 +109,7 @@ def _make_one(
                 env_id,
                 max_episode_steps=max_episode_steps,
                 disable_env_checker=True,  # it checks every single step
-                render_mode="rgb_array" if render else None,
+                **({"render_mode": "rgb_array"} if render else {}),  # not every class takes it
                 **own,
             )
     except (TypeError, ValueError) as error:

@@ -1,15 +1,22 @@
 """Checkpoints: complete or not there, loaded in place, one line when damaged."""
 
 import json
+import math
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from rlmem.callbacks.checkpoint import find_checkpoint, load_checkpoint, save_checkpoint
+from rlmem.callbacks.checkpoint import (
+    Checkpointing,
+    find_checkpoint,
+    load_checkpoint,
+    save_checkpoint,
+)
 from rlmem.callbacks.records import Recorder
 from rlmem.errors import UserError
 from rlmem.runs import build
@@ -184,3 +191,14 @@ def test_a_checkpoint_of_another_network_or_memory_is_one_line(last: Path, overr
     with pytest.raises(UserError) as error:
         Parts(last, override, *extra).load(last)
     assert "\n" not in str(error.value)
+
+
+def test_an_evaluation_that_is_no_number_is_not_the_best(tmp_path: Path) -> None:
+    parts = Parts(tmp_path)
+    keeps = Checkpointing(tmp_path, parts.stream, parts.recorder, 100)
+    for mean, best in ((math.nan, None), (10.0, 10.0), (math.nan, 10.0), (9.0, 10.0)):
+        parts.recorder.last_evaluation = SimpleNamespace(mean=mean)
+        keeps.save_if_best(parts.agent)
+        assert parts.recorder.best_return == best
+    content = torch.load(tmp_path / "checkpoints/best.ckpt", weights_only=True)
+    assert content["eval_return_mean"] == 10.0

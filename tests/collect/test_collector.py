@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rlmem.collect.collector import derive_seed
-from rlmem.envs import make_env
+from rlmem.envs import Step, make_env
 from rlmem.memories import PrioritizedSampler
 from rlmem.memories.base.serialize import load_state, save_state
 from tests.collect.helpers import REWARD, BlockLog, ScriptedEnv, make_stream, ring
@@ -197,6 +197,24 @@ def test_continuous_actions_are_kept_as_they_were_played(tmp_path: Path) -> None
     assert (played.shape, played.dtype) == ((24, 1), np.float32)
     save_state(tmp_path, stream.state_dict())
     np.testing.assert_array_equal(load_state(tmp_path)["actions"].reshape(24, 1), played)
+
+
+def test_actions_are_kept_as_played_where_the_environment_changes_them(tmp_path: Path) -> None:
+    """It may halve them in place; a resumed run plays them again as they were chosen."""
+
+    class Halving(ScriptedEnv):
+        def step(self, action: np.ndarray) -> Step:
+            found = super().step(action.copy())
+            action[...] = action // 2
+            return found
+
+    env = Halving(5, 7)
+    stream = make_stream(env, BlockLog())
+    for _ in range(6):
+        next(stream)
+    played = np.array(env.actions)
+    assert played.any()
+    np.testing.assert_array_equal(stream.state_dict()["actions"], played)
 
 
 def test_a_state_of_another_number_of_envs_is_refused(tmp_path: Path) -> None:

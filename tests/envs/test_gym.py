@@ -59,6 +59,19 @@ def toy():
     gymnasium.registry.pop("rlmem-test/Toy-v0", None)
 
 
+def test_an_environment_need_not_know_of_render_modes():
+    class Plain(Toy):
+        def __init__(self):
+            super().__init__(spaces.Box(-1, 1, (2,)))
+
+    gymnasium.register("rlmem-test/Plain-v0", entry_point=Plain)
+    try:
+        env = make_env(gym_cfg("rlmem-test/Plain-v0"), 1)
+        np.testing.assert_array_equal(env.reset(0), [[0.0, 1.0]])
+    finally:
+        gymnasium.registry.pop("rlmem-test/Plain-v0")
+
+
 @pytest.mark.parametrize("num_envs", [1, 3])
 @pytest.mark.parametrize("env_id", ["CartPole-v1", "Acrobot-v1", "MountainCar-v0", "Pendulum-v1"])
 def test_stepper_equals_sync_vector_env(env_id, num_envs):
