@@ -114,9 +114,9 @@ def train(overrides: Iterable[str] = (), *, run_dir: str | Path | None = None) -
     asked = list(overrides) if listed else []  # read once: it may be a generator
     if not listed or not all(isinstance(o, str) for o in asked):
         raise UserError('overrides are a list of texts, such as ["memory=gwr", "env=road_runner"]')
-    own = "hydra", "paths.output_dir"
-    if hydra := [o for o in asked if o.lstrip("+~").startswith(own)]:
-        raise UserError(f"{hydra[0]}: a key of the command line's; use run_dir='outputs/mine'")
+    refused = "hydra", "paths.output_dir"
+    if where := [o for o in asked if o.lstrip("+~").startswith(refused)]:
+        raise UserError(f"{where[0]}: a key of the command line's; use run_dir='outputs/mine'")
     given = [o for o in repeat_overrides(asked) if not o.startswith("hydra.")]
     cfg = compose("train", given)
     cfg.paths.output_dir = str(Path(run_dir or "outputs").absolute())

@@ -113,11 +113,10 @@ def _make_one(
                 **own,
             )
     except (TypeError, ValueError) as error:
+        what = f"env.kwargs={own}: env.id={env_id} does not take them"
         if not own:
-            raise
-        raise UserError(
-            f"env.kwargs={own}: env.id={env_id} does not take them ({one_line(error)})"
-        ) from error
+            what = f"env.id={env_id}: cannot be made so; give what it takes as +env.kwargs.NAME="
+        raise UserError(f"{what} ({one_line(error)})") from error
     except (gymnasium.error.DependencyNotInstalled, ImportError) as error:
         raise UserError(_missing_package(env_id, error)) from error
     except gymnasium.error.Error as error:

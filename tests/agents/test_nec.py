@@ -198,3 +198,15 @@ def test_what_an_environment_does_not_allow_is_one_line(given: list[str], line: 
     with pytest.raises(UserError) as error:
         parts(*given)
     assert str(error.value).startswith(line)
+
+
+def test_a_reward_that_is_no_number_is_refused_and_changes_nothing() -> None:
+    _, memory, stream = parts()
+    played(stream, 60)
+    held, waiting = memory.values.state_dict(), memory.queue.state_dict()
+    stream._block.reward[-1] = np.nan
+    with pytest.raises(UserError, match="a reward is not finite"):
+        memory.extend(stream._block)
+    for kept, now in ((held, memory.values.state_dict()), (waiting, memory.queue.state_dict())):
+        for name in kept:
+            np.testing.assert_array_equal(kept[name], now[name], err_msg=name)

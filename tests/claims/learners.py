@@ -32,11 +32,11 @@ def atari_100k() -> list[Claim]:
     present = [packed[0].iloc[-1], *packed[1]]
     assert sum(size <= 16 for size in present) == 2
     return [("README.md", f"after {steps:,} env steps of Road Runner DrQ(eps) scored {said}; "
-                          f"published 11,211); with chance actions until step 25,000 in place of "
-                          f"6,600 it scored {later}); data-efficient Rainbow {scores} (published "
-                          f"9,600; a human 7,845); all {steps:,} transitions take {min(sizes):.1f} "
-                          f"to {max(sizes):.1f} MiB | 5, 4 and {len(der)} seeds; {updates:,} "
-                          "gradient steps"),
+                          "published 11,211); with exploration that falls until step 25,000 in "
+                          f"place of 6,600 it scored {later}); data-efficient Rainbow {scores} "
+                          f"(published 9,600; a human 7,845); all {steps:,} transitions take "
+                          f"{min(sizes):.1f} to {max(sizes):.1f} MiB | 5, 4 and {len(der)} seeds; "
+                          f"{updates:,} gradient steps"),
             *((page, text) for page in ("studies/atari_100k/findings.md", "docs/atari.md")
               for text in (f"DrQ(eps) scored {said}", f"it scored {later})",
                            f"{min(present):.1f} to {max(present):.1f} MiB, two of"))]  # fmt: skip

@@ -15,6 +15,7 @@ import torch
 from tensordict import TensorDict
 from torchrl.data.replay_buffers.storages import Storage
 
+from rlmem.errors import UserError
 from rlmem.memories.base.batch import Batch, as_tensordict
 from rlmem.memories.base.indexing import slots_of
 from rlmem.memories.base.serialize import save_state
@@ -148,6 +149,16 @@ def _check_entries(data: Any) -> None:
         lacking += [f"next.{name}" for name in needed if name not in given]
     if lacking:
         raise ValueError(f"a block without {', '.join(lacking)}: each transition needs it")
+
+
+def check_rewards(block: Block) -> None:
+    """Refuse rewards that a memory which reckons with them could not save.
+
+    Raises:
+        UserError: one is not finite.
+    """
+    if not np.isfinite(block.reward).all():
+        raise UserError("a reward is not finite: look at what the environment gives as reward")
 
 
 def as_block(

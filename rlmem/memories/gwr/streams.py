@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit
 
 from rlmem.errors import UserError
-from rlmem.memories.base.storage import Block
+from rlmem.memories.base.storage import Block, check_rewards
 from rlmem.memories.gwr.graph import MapGraph
 
 _I4, _U1 = np.int32, np.uint8
@@ -73,9 +73,10 @@ def check_block(block: Block, num_actions: int) -> None:
     """Refuse rows that a map cannot be shown.
 
     Raises:
-        UserError: an observation has no finite distance to others, or an action is none of
-            `num_actions`.
+        UserError: an observation has no finite distance to others, a reward is not finite, or an
+            action is none of `num_actions`.
     """
+    check_rewards(block)
     for frames in (block.observation, block.next_observation):
         if frames.dtype == np.float32 and not np.abs(frames).max(initial=0.0) < _FARTHEST:
             raise UserError(

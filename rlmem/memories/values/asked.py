@@ -12,7 +12,7 @@ import numpy as np
 from rlmem.errors import UserError
 from rlmem.memories.base.build import Needs
 from rlmem.memories.base.serialize import State, load_state
-from rlmem.memories.base.storage import ReplayStorage, as_block
+from rlmem.memories.base.storage import ReplayStorage, as_block, check_rewards
 from rlmem.memories.base.writer import ReplayWriter
 from rlmem.memories.memory import ReplayMemory
 from rlmem.memories.replay import read_budget
@@ -81,6 +81,7 @@ class AskedMemory(ReplayMemory):
         """Learn from a block of transitions; -1 for each: none can be drawn."""
         spec = self._spec
         rows = as_block(block, spec.frame_shape, spec.dtype, spec.num_envs, (), np.dtype(np.int64))
+        check_rewards(rows)
         count = len(rows)
         self.values.visited(
             Visits(

@@ -216,6 +216,8 @@ class DND(ValueMemory):
     def fit(self) -> None:
         """Turn the screen to the principal axes of the keys held: done now and then by itself, as
         it makes searches faster. It changes no result."""
+        if self.entries == 0:
+            return  # no keys, no axes
         s, count = self._slabs, self._slabs.count
         self._fit_at = self._writes + max(_FIRST_FIT, self.entries // 2)
         numbers = np.linspace(0, self.entries - 1, min(self.entries, _SAMPLE)).astype(np.int64)
@@ -251,8 +253,10 @@ class DND(ValueMemory):
         return Entries(s.key[action, slot], s.value[action, slot], s.hash[action, slot])
 
     def footprint(self) -> dict[str, int]:
-        table, oldest = len(self._lookup.table), int(self._lookup.turn[:, 1].sum())
-        count, p = self._slabs.count, self.rule.neighbours
+        table, count = len(self._lookup.table), self._slabs.count
+        # An action that is full has a list of its oldest, which is made again after a load.
+        oldest = self._lookup.oldest.shape[1] * int((count == self._capacity).sum())
+        p = self.rule.neighbours
         return self._with_projection(bytes_of(count, self.key_size, p, table, oldest))
 
     def projected_footprint(self) -> dict[str, int]:

@@ -15,7 +15,7 @@ import numpy as np
 from rlmem.errors import UserError
 from rlmem.memories.base.build import Needs
 from rlmem.memories.base.serialize import load_state, save_state
-from rlmem.memories.base.storage import Block
+from rlmem.memories.base.storage import Block, check_rewards
 from rlmem.memories.memory import ReplayMemory
 from rlmem.memories.replay import Replay, ReplaySettings, read_budget
 from rlmem.memories.ring.ring import RingStorage
@@ -186,6 +186,7 @@ class EpisodicMemory(ReplayMemory):
         Returns:
             Slots of the replay, int64 [n].
         """
+        check_rewards(block)  # before anything is changed
         known = self.queue.push(block, self.look)
         if known is None:
             return np.empty(0, np.int64)

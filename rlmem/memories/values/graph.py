@@ -14,10 +14,11 @@ What differs from the released code, in the sound form, and why:
 - An edge's first weight is its one-step target, not its reward alone.
 - Paths are walked backwards.
 - A state that ends an episode is a node apart.
-`form="released"` has what the released code has.
+`form="released"` has the first three as the released code has them.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -253,6 +254,15 @@ class GraphMemory(ValueMemory):
         edges = self.arrays.edges[: self.arrays.book[MARK]]
         return edges[edges["source"] >= 0]
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_search": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        if self.trains:  # it looks into the graph's own arrays; copied, it would keep others
+            self._search = NodeSearch(self.arrays, self.neighbours)
+            self._search.fit()
+
     def node_values(self) -> np.ndarray:
         """The best value of each node's tried actions, float64 [nodes]; 0 where none was."""
         values, tried = values_of(self.arrays, self.rule, np.arange(self.entries))
@@ -265,7 +275,6 @@ class GraphMemory(ValueMemory):
 
     def projected_footprint(self) -> dict[str, int]:
         full = self._bytes(self.capacity, len(self.arrays.edges))
-        full["nodes"] += self.arrays.oldest[self.arrays.turn[1] :].nbytes
         return (
             self.footprint() | full | self.walker.when_full(self.capacity, len(self.arrays.edges))
         )
@@ -275,7 +284,8 @@ class GraphMemory(ValueMemory):
         few = sum(array.nbytes for array in (g.book, g.scratch, g.step, g.turn))
         return {
             "keys": nodes * g.keys[:1].nbytes,
-            "nodes": nodes * g.nodes.itemsize + g.oldest[: g.turn[1]].nbytes + few,
+            # A full graph has a list of its oldest nodes, which is made again after a load.
+            "nodes": nodes * g.nodes.itemsize + g.oldest.nbytes * (nodes == self.capacity) + few,
             "edges": edges * g.edges.itemsize,
             **(self._search.footprint(nodes) if self._search else {}),
         }

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rlmem.errors import UserError
 from rlmem.memories.gwr.records import RESCANS, empty_search
 from tests.memories.gwr.maps import (
     assert_same_state,
@@ -132,13 +133,17 @@ def test_more_equally_near_nodes_than_are_listed_are_looked_through():
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 1e20])
-def test_an_observation_without_a_distance_is_refused_in_one_line(value):
+def test_what_a_map_cannot_be_shown_is_refused_in_one_line(value):
     storage, writer = vector_map()
     block = walk_block(np.random.default_rng(0), 40, end=0.0)
     write(writer, block)
     held = snapshot(storage.state_dict())
     block["next"]["observation"][7, 1] = value
     with pytest.raises(ValueError, match="not finite or beyond") as error:
+        writer.extend(block)
+    block = walk_block(np.random.default_rng(0), 40, end=0.0)
+    block["next"]["reward"][7] = np.nan
+    with pytest.raises(UserError, match="a reward is not finite"):
         writer.extend(block)
     assert "\n" not in str(error.value)
     writer.check_valid()

@@ -111,6 +111,13 @@ def test_a_value_is_the_mean_of_the_nearest_by_inverse_distance() -> None:
             np.testing.assert_allclose(given[n, action], wanted, rtol=1e-6)
 
 
+def test_the_axes_of_no_keys_are_left_as_they_are() -> None:
+    dictionary = DND(1, 4, 64, DNDRule(neighbours=1))
+    dictionary.fit()
+    dictionary.write(np.eye(4, dtype=np.float32)[:1], np.zeros(1, np.int64), np.ones(1, np.float32))
+    assert dictionary.read(np.eye(4, dtype=np.float32)[:1])[0] == 1.0
+
+
 def test_an_action_without_entries_is_worth_nothing() -> None:
     dictionary = DND(3, 2, 5, DNDRule(neighbours=2))
     key = np.ones((1, 2), np.float32)
@@ -180,6 +187,9 @@ def test_a_saved_dictionary_goes_on_bit_for_bit() -> None:
         np.testing.assert_array_equal(*told)
     ends = dictionary.state_dict(), other.state_dict()
     assert dictionary.counts.min() == 600
+    again = DND(3, 8, 600, rule)
+    again.load_state_dict(ends[0])
+    assert again.footprint() == dictionary.footprint()
     assert all(np.array_equal(ends[0][name], ends[1][name]) for name in ends[0])
 
 

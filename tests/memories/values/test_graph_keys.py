@@ -1,5 +1,7 @@
 """Graphs whose keys a network makes: found by the dictionary's search, measured in steps."""
 
+import copy
+import pickle
 from typing import Any
 
 import numpy as np
@@ -143,3 +145,28 @@ def test_an_action_that_no_neighbour_tried_is_worth_nothing_and_teaches_nothing(
     assert not keys.grad[[1, 3]].any()
     assert keys.grad[[0, 2]].isfinite().all()
     assert keys.grad[[0, 2]].any()
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda it: pickle.loads(pickle.dumps(it))])
+def test_a_copy_is_a_graph_of_its_own(copied: Any) -> None:
+    """Its search looks into the copy's keys, and not into those of the graph it is of."""
+    memory, twin, walks = graph(150), graph(150), episodes(0, 30)
+    for visits in walks[:20]:
+        memory.visited(visits)
+        twin.visited(visits)
+    other = copied(memory)
+    for visits in walks[20:]:
+        other.visited(visits)
+        twin.visited(visits)
+        other.check_valid()
+        for ours, theirs in zip(other.read(visits.key)[:1], twin.read(visits.key)[:1], strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+
+
+def test_a_loaded_graph_counts_the_bytes_of_the_saved_one() -> None:
+    memory, other = graph(150), graph(150)
+    for visits in episodes(0, 30):
+        memory.visited(visits)
+    assert memory.entries == 150
+    other.load_state_dict(memory.state_dict())
+    assert other.footprint()["nodes"] == memory.footprint()["nodes"]
