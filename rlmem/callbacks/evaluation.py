@@ -59,6 +59,8 @@ class Evaluation(lightning.Callback):
         )
         if video:
             video.close()
+        if result.remark:
+            print(result.remark, flush=True)
         self.recorder.write_evaluation(result)
         self.checkpointing.save_if_best(agent)
         return result

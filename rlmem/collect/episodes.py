@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from rlmem.errors import UserError
 from rlmem.memories.base.serialize import State
 from rlmem.memories.base.state import count_of, entry
 
@@ -22,14 +23,17 @@ class Episode:
 
 
 @njit(cache=True)
-def _add(value: np.ndarray, length: np.ndarray, reward: np.ndarray, done: np.ndarray) -> bool:
-    """Add a step to the episodes that run; whether one of them ended."""
-    ended = False
+def _add(
+    value: np.ndarray, length: np.ndarray, reward: np.ndarray, done: np.ndarray
+) -> tuple[bool, bool]:
+    """Add a step to the episodes that run; whether one of them ended, whether all are numbers."""
+    ended, finite = False, True
     for env in range(len(value)):
         value[env] += reward[env]
         length[env] += 1
         ended |= done[env]
-    return ended
+        finite &= np.isfinite(value[env])
+    return ended, finite
 
 
 class EpisodeTracker:
@@ -53,8 +57,19 @@ class EpisodeTracker:
         self._length[:] = 0
 
     def push(self, env_steps: int, reward: np.ndarray, done: np.ndarray) -> None:
-        """Take in one step: reward float [E], done bool [E]."""
-        if not _add(self._return, self._length, reward, done):
+        """Take in one step: reward float [E], done bool [E].
+
+        Raises:
+            UserError: a reward is no finite number; nothing can be learned from it.
+        """
+        ended, finite = _add(self._return, self._length, reward, done)
+        if not finite:
+            env = int(np.flatnonzero(~np.isfinite(self._return))[0])
+            raise UserError(
+                f"env: environment {env} gave the reward {reward[env]} in step "
+                f"{self._length[env]:,} of an episode; mend it where the environment makes it"
+            )
+        if not ended:
             return
         for env in np.flatnonzero(done):
             self.add(env_steps, float(self._return[env]), int(self._length[env]))

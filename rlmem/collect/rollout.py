@@ -10,6 +10,9 @@ import numpy as np
 from rlmem.collect.collector import Policy
 from rlmem.envs import EnvStepper, FrameStack, Step
 from rlmem.errors import need
+from rlmem.units import several
+
+LONGEST = 108_000  # env steps of an episode that is scored, at most; no game of Atari has more
 
 
 @dataclass(frozen=True)
@@ -20,6 +23,17 @@ class EvaluationResult:
     lengths: list[int]  # env steps of each episode
     # Whether each episode's last step reached its goal; None where the env does not say.
     successes: list[bool] | None = None
+    unended: int = 0  # of them, that were scored after `LONGEST` steps, without having ended
+
+    @property
+    def remark(self) -> str | None:
+        """What a reader of the scores must know, in one line."""
+        if not self.unended:
+            return None
+        return (
+            f"evaluation: {several(self.unended, 'episode')} did not end within {LONGEST:,} env "
+            "steps and are scored as they stood there; set env.max_episode_steps"
+        )
 
     @property
     def mean(self) -> float:
@@ -61,7 +75,8 @@ def evaluate_policy(
     """Play whole episodes.
 
     Each environment plays a fixed share of the episodes, so that short episodes are not
-    over-represented among the first to finish.
+    over-represented among the first to finish. An episode that does not end is scored after
+    `LONGEST` steps as it stands; what is played on from there is the next one.
 
     Args:
         env: a vector environment, reset here.
@@ -84,6 +99,7 @@ def evaluate_policy(
     returns: list[list[float]] = [[] for _ in range(num_envs)]
     lengths: list[list[int]] = [[] for _ in range(num_envs)]
     successes: list[list[bool]] = [[] for _ in range(num_envs)]
+    unended = 0
     filming = on_frame is not None
     if restart is not None:
         restart(np.ones(num_envs, np.bool_))
@@ -100,15 +116,17 @@ def evaluate_policy(
         total += step.reward
         length += 1
         filming = filming and not done[0]
-        for i in np.flatnonzero(done):
+        endless = ~done & (length >= LONGEST)
+        for i in np.flatnonzero(done | endless):
             if len(returns[i]) < quota[i]:
                 returns[i].append(float(total[i]))
                 lengths[i].append(int(length[i]))
+                unended += int(endless[i])
                 if step.success is not None:
                     successes[i].append(bool(step.success[i]))
             total[i], length[i] = 0.0, 0
     reached = [*chain(*successes)] or None
-    return EvaluationResult([*chain(*returns)], [*chain(*lengths)], reached)
+    return EvaluationResult([*chain(*returns)], [*chain(*lengths)], reached, unended)
 
 
 class Video:

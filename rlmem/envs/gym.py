@@ -1,8 +1,6 @@
 """Any registered gymnasium environment: classic control, Box2D, MuJoCo and others.
 
-What the agent gets as a frame depends on the observation space:
-Box [D] -> float32 [D]; Box uint8 [H, W, C] -> uint8 [C, H, W]; Discrete(n) -> one-hot float32 [n];
-that of a goal environment (`rlmem.envs.goals`) -> observation | desired goal, float32 [D + G].
+What the agent gets as a frame depends on the observation space (`rlmem.envs.observations`).
 Actions are Discrete(n), or points of a bounded Box [A] of floats, or a grid of these.
 """
 
@@ -13,7 +11,7 @@ import importlib
 import importlib.util
 import itertools
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -23,13 +21,13 @@ import numpy as np
 from gymnasium import spaces
 
 from rlmem.envs import goals, robotics
+from rlmem.envs.observations import FramesOf
 from rlmem.envs.serial import SerialEnvStepper
 from rlmem.envs.spec import EnvSettings, EnvSpec
 from rlmem.errors import UserError, one_line
 from rlmem.registry import part
 from rlmem.settings import setting
 
-Writer = Callable[[np.ndarray, Any], None]
 EXTRAS = ("box2d", "mujoco")  # rlmem's own, which pin versions that work
 MOST_ACTIONS = 4096  # of a grid: outputs of a network
 
@@ -61,7 +59,7 @@ def make_gym(
         _check_render(cfg.id, envs[0])
     actions = envs[0].action_space
     space = envs[0].observation_space
-    frame_shape, dtype, write = frame_of(cfg.id, space)
+    frames = FramesOf(cfg.id, space)
     facts: dict[str, Any] = _action_facts(cfg.id, actions)
     table = None
     if (levels := getattr(cfg, "action_levels", None)) is not None:
@@ -71,15 +69,16 @@ def make_gym(
         env_id=_name(cfg.id),
         suite="gym",
         num_envs=num_envs,
-        frame_shape=frame_shape,
-        dtype=np.dtype(dtype),
+        frame_shape=frames.shape,
+        dtype=frames.dtype,
         stack=1,
         frames_per_step=1,
         goal=goals.goal_spec(envs[0]) if goals.goal_sizes(space) else None,
+        highest=frames.highest,
         **facts,
     )
     first_action = int(actions.start) if isinstance(actions, spaces.Discrete) else 0
-    return SerialEnvStepper(spec, envs, write, first_action, render, table)
+    return SerialEnvStepper(spec, envs, frames.write, first_action, render, table, frames.check)
 
 
 @part("env", "gym", settings=GymSettings)
@@ -237,39 +236,3 @@ def _check_render(env_id: str, env: gymnasium.Env) -> None:
         raise UserError(
             f"env.id={env_id}: cannot render here ({one_line(error)}); {mend}leave video off"
         ) from error
-
-
-def frame_of(env_id: str, space: spaces.Space) -> tuple[tuple[int, ...], type, Writer]:
-    """Frame shape, its dtype, and how an observation is written into a frame."""
-    if isinstance(space, spaces.Discrete):
-        return (int(space.n),), np.float32, _one_hot(int(space.start))
-    if isinstance(space, spaces.Box):
-        if len(space.shape) == 1:
-            return space.shape, np.float32, _copy
-        if len(space.shape) == 3 and space.dtype == np.uint8:
-            height, width, channels = space.shape
-            return (channels, height, width), np.uint8, write_channels_first
-    if sizes := goals.goal_sizes(space):
-        return (sum(sizes),), np.float32, goals.write_frame
-    raise UserError(
-        f"env.id={env_id}: its observation space is {one_line(space)}; "
-        "a Box of shape [D], a uint8 Box of shape [H, W, C], a Discrete one, or a Dict of "
-        "observation, achieved_goal and desired_goal, vectors all, works"
-    )
-
-
-def _copy(row: np.ndarray, observation: np.ndarray) -> None:
-    row[:] = observation
-
-
-def write_channels_first(row: np.ndarray, observation: np.ndarray) -> None:
-    """Write `observation` [H, W, C] into `row` [C, H, W]."""
-    row[:] = observation.transpose(2, 0, 1)
-
-
-def _one_hot(start: int) -> Writer:
-    def write(row: np.ndarray, observation: int) -> None:
-        row[:] = 0
-        row[observation - start] = 1
-
-    return write

@@ -57,7 +57,7 @@ def make_minatar(
         stack=1,
         num_actions=envs[0].num_actions,
         frames_per_step=1,
-        binary=True,
+        highest=1,
     )
     return SerialEnvStepper(spec, envs, _write_board, can_render=render)
 

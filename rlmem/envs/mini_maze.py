@@ -13,7 +13,8 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from rlmem.envs.gym import GymSettings, GymSuite, frame_of
+from rlmem.envs.gym import GymSettings, GymSuite
+from rlmem.envs.observations import FramesOf
 from rlmem.envs.spec import Board
 from rlmem.errors import UserError
 from rlmem.registry import part
@@ -205,8 +206,8 @@ class MiniMazeSuite(GymSuite):
     def board(settings: MiniMazeSettings) -> Board:
         """The maze, for pictures."""
         env = MiniMazeEnv(**settings.kwargs)
-        shape, dtype, write = frame_of(settings.id, env.observation_space)
-        frames = np.zeros((env.size**2, *shape), dtype)
+        seen = FramesOf(settings.id, env.observation_space)
+        frames = np.zeros((env.size**2, *seen.shape), seen.dtype)
         for number, row in enumerate(frames):
-            write(row, env.seen_from(number % env.size, number // env.size))
+            seen.write(row, env.seen_from(number % env.size, number // env.size))
         return Board(env.pits, frames, MOVES)

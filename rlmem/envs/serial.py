@@ -39,6 +39,7 @@ class SerialEnvStepper:
         first_action: the environment's own number for action 0, where actions are integers.
         action_table: the environment's own action for each number, [actions, A], where the
             environment takes vectors and the agent numbers.
+        check: refuses a first observation of an episode that no frame can be made of.
         can_render: whether `envs[0].render()` gives uint8 [H, W, 3].
     """
 
@@ -50,10 +51,11 @@ class SerialEnvStepper:
         first_action: int = 0,
         can_render: bool = False,
         action_table: np.ndarray | None = None,
+        check: Callable[[Any], None] = lambda observation: None,
     ) -> None:
         self.spec = spec
         self._envs = list(envs)
-        self._write = write
+        self._write, self._check = write, check
         self._first_action, self._action_table = first_action, action_table
         self._can_render = can_render
         self._shape = (spec.num_envs, *spec.frame_shape)
@@ -63,7 +65,9 @@ class SerialEnvStepper:
         observation = np.empty(self._shape, self.spec.dtype)
         seeds = env_seeds(seed, self.spec.num_envs)
         for row, env, env_seed in zip(observation, self._envs, seeds, strict=True):
-            self._write(row, env.reset(seed=env_seed)[0])
+            first = env.reset(seed=env_seed)[0]
+            self._check(first)
+            self._write(row, first)
         return observation
 
     def step(self, action: np.ndarray) -> Step:

@@ -69,7 +69,7 @@ class EnvSpec:
         action_low, action_high: float32 [A], the box of continuous actions, in the environment's
             own units; None where they are discrete.
         goal: of goal environments, whose frames are observation | desired goal; else None.
-        binary: frames of uint8 hold 0 and 1, not 0 to 255.
+        highest: largest value of a frame of uint8: 255 of pixels, 1 of planes of bits.
         video_fps: frames a second at which a video looks as fast as the game is played.
     """
 
@@ -85,7 +85,7 @@ class EnvSpec:
     action_low: np.ndarray | None = field(default=None, compare=False)
     action_high: np.ndarray | None = field(default=None, compare=False)
     goal: GoalSpec | None = None
-    binary: bool = False
+    highest: int = 255
     video_fps: int = 30
 
     @property
@@ -103,7 +103,7 @@ class EnvSpec:
     @property
     def input_scale(self) -> float:
         """Factor that brings stored values into [0, 1]: 1/255 for pixels, 1 for 0/1 planes."""
-        return 1 / 255 if self.dtype == np.uint8 and not self.binary else 1.0
+        return 1 / self.highest if self.dtype == np.uint8 else 1.0
 
 
 @dataclass(frozen=True)

@@ -90,6 +90,8 @@ def score(cfg: EvaluateSettings) -> dict[str, Any]:
     print(f"return {result.mean:.2f}{spread} ({several(cfg.episodes, 'episode')})")
     if result.success_rate is not None:
         print(f"success rate {result.success_rate:.2f}")
+    if result.remark:
+        print(result.remark)
     if normalized is not None:
         print(f"human-normalised score {normalized:.3f}")
     if video:

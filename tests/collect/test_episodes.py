@@ -1,10 +1,12 @@
 """Returns and lengths of episodes."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlmem.collect.episodes import Episode, EpisodeTracker
+from rlmem.errors import UserError
 
 
 @given(
@@ -48,3 +50,12 @@ def test_a_reset_forgets_the_running_episodes_but_not_the_finished() -> None:
     tracker.reset()
     tracker.push(3, np.full(1, 3.0), np.array([True]))
     assert [(e.episode_return, e.length) for e in tracker.drain()] == [(1.0, 1), (3.0, 1)]
+
+
+@pytest.mark.parametrize("reward", [np.nan, np.inf])
+def test_a_reward_that_is_no_number_is_named_where_it_comes_from(reward: float) -> None:
+    tracker, goes_on = EpisodeTracker(2), np.zeros(2, np.bool_)
+    tracker.push(2, np.ones(2, np.float32), goes_on)
+    line = f"env: environment 1 gave the reward {reward} in step 2 of an episode"
+    with pytest.raises(UserError, match=line):
+        tracker.push(4, np.array([1, reward], np.float32), goes_on)

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rlmem.collect import rollout
 from rlmem.collect.rollout import EvaluationResult, Video, evaluate_policy, evaluation_envs
 from rlmem.envs import make_env
 from tests.collect.helpers import REWARD, ScriptedEnv, policy
@@ -19,6 +20,17 @@ def test_each_env_plays_its_share_so_that_long_episodes_count_as_well() -> None:
 def test_a_return_is_the_sum_of_unclipped_rewards() -> None:
     result = evaluate_policy(ScriptedEnv(4, 6), policy, episodes=2, epsilon=0.0, seed=0)
     assert result.returns == [4 * REWARD, 6 * REWARD]
+
+
+def test_an_episode_without_end_is_scored_as_it_stands_and_said(monkeypatch) -> None:
+    monkeypatch.setattr(rollout, "LONGEST", 30)
+    result = evaluate_policy(ScriptedEnv(4, 10**9), policy, episodes=4, epsilon=0.0, seed=0)
+    assert result.lengths == [4, 4, 30, 30]
+    assert result.returns == [4 * REWARD, 4 * REWARD, 30 * REWARD, 30 * REWARD]
+    assert result.remark.startswith("evaluation: 2 episodes did not end within 30 env steps")
+    ended = evaluate_policy(ScriptedEnv(4, 30), policy, episodes=4, epsilon=0.0, seed=0)
+    assert ended.lengths == [4, 4, 30, 30]
+    assert ended.remark is None
 
 
 def test_mean_and_deviation_are_over_the_episodes() -> None:

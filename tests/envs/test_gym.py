@@ -152,6 +152,37 @@ def test_pictures_become_channels_first(toy):
     assert frame.flags.c_contiguous
 
 
+def test_images_whose_channels_come_first_stay_as_they_are(toy) -> None:
+    env = make_env(gym_cfg(toy(spaces.Box(0, 255, (2, 4, 5), np.uint8))), 1)
+    assert env.spec.frame_shape == (2, 4, 5)
+    expected = np.arange(40, dtype=np.uint8).reshape(2, 4, 5)
+    np.testing.assert_array_equal(env.reset(0)[0], expected)
+
+
+@pytest.mark.parametrize(("highest", "scale"), [(255, 1 / 255), (1, 1.0), (9, 1 / 9)])
+def test_images_are_scaled_by_the_largest_value_of_their_space(toy, highest, scale) -> None:
+    env = make_env(gym_cfg(toy(spaces.Box(0, highest, (4, 5, 3), np.uint8))), 1)
+    assert env.spec.input_scale == scale
+
+
+@pytest.mark.parametrize(
+    ("space", "given", "line"),
+    [
+        (spaces.Box(0, 255, (4, 5, 3), np.uint8), np.ones((4, 5, 3)), r"is float64 \[4, 5, 3\]"),
+        (spaces.Box(-1, 1, (4,)), np.ones(1, np.float32), r"is float32 \[1\], where .* \[4\]"),
+        (spaces.Box(-1, 1, (4,)), 0.5, r"is float64 \[\], where its space says float32 \[4\]"),
+        (spaces.Discrete(3), np.ones(3), r"is float64 \[3\], where its space says int64 \[\]"),
+    ],
+)
+def test_an_observation_that_is_none_of_its_space_is_refused(
+    toy, monkeypatch, space, given, line
+) -> None:
+    monkeypatch.setattr(Toy, "_observation", lambda self: given)
+    env = make_env(gym_cfg(toy(space)), 2)
+    with pytest.raises(UserError, match=f"env.id=rlmem-test/Toy-v0: its observation {line}"):
+        env.reset(0)
+
+
 def test_float64_vectors_become_float32(toy):
     env = make_env(gym_cfg(toy(spaces.Box(-1, 99, (3,), np.float64))), 1)
     assert env.reset(0).dtype == np.float32

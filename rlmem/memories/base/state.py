@@ -73,6 +73,11 @@ def _copied(value: Any) -> Any:
     return value.copy() if isinstance(value, np.ndarray) else copy.deepcopy(value)
 
 
+def below(state: State, prefix: str) -> State:
+    """The part of a state whose names begin so, by the rest of their names."""
+    return {name.removeprefix(prefix): state[name] for name in state if name.startswith(prefix)}
+
+
 def entry(state: State, name: str, of: str = "memory") -> Any:
     """What a state has under a name.
 

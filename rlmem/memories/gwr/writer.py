@@ -36,7 +36,7 @@ from torchrl.data.replay_buffers.storages import Storage
 
 from rlmem.errors import UserError
 from rlmem.memories.base.serialize import State
-from rlmem.memories.base.state import array_of, entry, number_of
+from rlmem.memories.base.state import array_of, below, entry, number_of
 from rlmem.memories.base.storage import Block, as_block
 from rlmem.memories.base.writer import ReplayWriter
 from rlmem.memories.gwr.embedding import Embedding
@@ -279,13 +279,13 @@ class GWRWriter(ReplayWriter):
             raise ValueError("the saved writer is damaged: edges are overdue")
         if not all(((part >= -1) & (part < capacity)).all() for part in nodes):
             raise ValueError("the saved writer is damaged: no such nodes")
-        self.embedding.check_state(_embedding_of(state))
+        self.embedding.check_state(below(state, _EMBEDDING))
         self._warm_up_of(_scale_of(state)).check_state(state)
 
     def take_over(self, state: State) -> None:
         for name, array in self._arrays().items():
             array[:] = state[name]
-        self.embedding.take_over(_embedding_of(state))
+        self.embedding.take_over(below(state, _EMBEDDING))
         self.scale = _scale_of(state)
         self._warm = self._warm_up_of(self.scale)
         self._warm.take_over(state)
@@ -301,11 +301,6 @@ class GWRWriter(ReplayWriter):
         assert self._constants.links or self._storage.num_links == 0, "nodes are linked"
         begun = self._episodes.begun & (self.scale is not None)
         check_streams(self._streams, self._storage.live_nodes(), begun)
-
-
-def _embedding_of(state: State) -> State:
-    names = [name for name in state if name.startswith(_EMBEDDING)]
-    return {name.removeprefix(_EMBEDDING): state[name] for name in names}
 
 
 def _scale_of(state: State) -> float | None:

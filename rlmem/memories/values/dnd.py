@@ -22,6 +22,7 @@ import numpy as np
 from rlmem.errors import UserError
 from rlmem.memories.base.lazy import lazy_zeros
 from rlmem.memories.base.serialize import State
+from rlmem.memories.base.state import below
 from rlmem.memories.gwr.embedding import Embedding
 from rlmem.memories.values.base import Near, Neighbours, ValueMemory
 from rlmem.memories.values.checks import check_entries, checked_actions, checked_keys
@@ -48,6 +49,7 @@ from rlmem.memories.values.slabs import (
 )
 
 _SAMPLE = 4096  # keys that the principal axes are those of
+_PROJECTION = "projection."  # before the names of the projection's state
 _FIRST_FIT = 1024  # entries written before the axes are first found
 
 
@@ -275,13 +277,27 @@ class DND(ValueMemory):
         s = self._slabs
         arrays = {name: getattr(s, name) for name in ("key", "value", "hash", "used")}
         held = {name: lambda a=array: self._held(a) for name, array in arrays.items()}
-        return {**held, "count": s.count, "clock": int(self._lookup.clock[0])}
+        projection = self._projection.state_views() if self._projection else {}
+        made_by = {f"{_PROJECTION}{name}": value for name, value in projection.items()}
+        return {**held, "count": s.count, "clock": int(self._lookup.clock[0]), **made_by}
 
     def check_state(self, state: State) -> None:
-        """See `Stateful`; it must be of as many actions and no larger."""
+        """See `Stateful`; it must be of as many actions and no larger, its keys of one maker."""
         check_entries(state, self.num_actions, self._capacity, self.key_size)
+        projection = below(state, _PROJECTION)
+        if projection and self._projection is None:
+            raise UserError(
+                "memory.keys=network: the saved dictionary's keys are of a random projection; use "
+                "memory.keys=random_projection"
+            )
+        # One that was saved before projections were is of the run's own seed.
+        if projection and self._projection is not None:
+            self._projection.check_state(projection)
 
     def take_over(self, state: State) -> None:
+        projection = below(state, _PROJECTION)
+        if projection and self._projection is not None:
+            self._projection.take_over(projection)
         s, count = self._slabs, np.array(state["count"])
         ends = np.cumsum(count)
         for name in ("key", "value", "hash", "used"):

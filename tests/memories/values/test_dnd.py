@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlmem.errors import UserError
+from rlmem.memories.gwr.embedding import RandomProjection
 from rlmem.memories.values.base import weighted
 from rlmem.memories.values.dnd import DND, DNDRule
 from tests.memories.helpers import run_measured
@@ -191,6 +192,19 @@ def test_a_saved_dictionary_goes_on_bit_for_bit() -> None:
     again.load_state_dict(ends[0])
     assert again.footprint() == dictionary.footprint()
     assert all(np.array_equal(ends[0][name], ends[1][name]) for name in ends[0])
+
+
+def test_a_state_brings_the_projection_that_its_keys_were_made_with() -> None:
+    rng = np.random.default_rng(0)
+    rule = DNDRule(neighbours=2, delta=None, alpha=None)
+    kept, other = (DND(1, 8, 20, rule, RandomProjection((6,), 8, seed)) for seed in (1, 2))
+    seen = rng.normal(size=(9, 6)).astype(np.float32)
+    kept.write(kept.embed(seen), np.zeros(9, np.int64), np.arange(9, dtype=np.float32))
+    other.load_state_dict(kept.state_dict())
+    answers = [d.read(d.embed(seen))[0] for d in (kept, other)]
+    np.testing.assert_array_equal(*answers)
+    with pytest.raises(UserError, match=r"memory.keys=network: .* random projection"):
+        DND(1, 8, 20, rule).load_state_dict(kept.state_dict())
 
 
 @pytest.mark.parametrize(
