@@ -1,12 +1,13 @@
 """Entry points of the command line. What takes seconds to import is imported when it is needed."""
 
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
 from rlmem.config import run_hydra
-from rlmem.config.run_directory import override_key, saved_overrides
+from rlmem.config.run_directory import no_run, override_key, saved_config, saved_overrides
 from rlmem.errors import UserError, printable
 
 
@@ -34,19 +35,32 @@ def repeat_overrides(argv: list[str]) -> list[str]:
     """Complete `resume=<run directory>` by the overrides that the run had last.
 
     Hydra then composes the run's own configuration, and its folder is the run's: it makes no
-    other. Overrides given again replace the saved ones; a directory without a run is left for the
-    job to report.
+    other. Overrides given again replace the saved ones.
 
     Raises:
-        UserError: the directory says more than what a run of its own would.
+        UserError: there is no run, or the directory says more than what a run of its own would, or
+            the command names several runs or another directory.
     """
     given = {override_key(a): a.partition("=")[2] for a in argv if not a.startswith("-")}
     resume = given.get("resume", "")
     if resume in ("", "null", "auto"):
         return argv
-    saved = saved_overrides(Path(resume.strip("'\"")), given)
+    name = resume.strip("'\"")
+    if resume == name and re.search(r",|^(range|glob|choice)\(", name):
+        raise UserError(
+            f"resume={resume}: one run a command; a name with a comma is quoted: "
+            f"resume='\"{name}\"'"
+        )
+    if "hydra.run.dir" in given:
+        raise UserError(
+            f"hydra.run.dir={given['hydra.run.dir']}: resume={resume} goes on in its own "
+            "directory; leave hydra.run.dir out"
+        )
+    saved = saved_overrides(Path(name), given)
     if saved is None:
-        return argv
+        if saved_config(Path(name)) is None:
+            raise no_run(Path(name), f"resume={resume}")
+        raise UserError(f"resume={resume}: its overrides.yaml is missing; put it back as it was")
     return [f"hydra.run.dir={resume}", "hydra.output_subdir=null", *saved, *argv]
 
 

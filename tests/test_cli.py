@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from rlmem.cli import repeat_overrides
+from rlmem.errors import UserError
 
 ROOT = Path(__file__).parents[1]
 
@@ -62,8 +63,26 @@ def test_other_commands_stay_as_they_are(argv: list[str]) -> None:
     assert repeat_overrides(argv) == argv
 
 
-def test_a_directory_without_a_run_is_left_to_the_job(tmp_path: Path) -> None:
-    assert repeat_overrides([f"resume={tmp_path}"]) == [f"resume={tmp_path}"]
+def test_a_directory_without_a_run_is_named_before_anything_else(run_dir: Path) -> None:
+    with pytest.raises(UserError, match=f"^resume={run_dir.parent}: no run there"):
+        repeat_overrides([f"resume={run_dir.parent}", "trainer.max_env_steps=1"])
+    (run_dir / "config.yaml").write_text("seed: 1")
+    (run_dir / "overrides.yaml").unlink()
+    with pytest.raises(UserError, match=r"its overrides\.yaml is missing"):
+        repeat_overrides([f"resume={run_dir}"])
+
+
+@pytest.mark.parametrize(
+    ("more", "line"),
+    [
+        (["resume=a,b"], r"resume=a,b: one run a command; .* resume='\"a,b\"'"),
+        (["resume=glob(*)"], "one run a command"),
+        (["resume=a", "hydra.run.dir=b"], "hydra.run.dir=b: resume=a goes on in its own directory"),
+    ],
+)
+def test_one_run_is_resumed_where_it_lies(more: list[str], line: str) -> None:
+    with pytest.raises(UserError, match=line):
+        repeat_overrides(more)
 
 
 def test_the_command_line_imports_no_torch_before_it_is_needed() -> None:

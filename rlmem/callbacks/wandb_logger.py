@@ -19,7 +19,7 @@ from typing import Any
 from rlmem.callbacks.checkpoint import read_manifest
 from rlmem.callbacks.checkpoint_files import find_checkpoint
 from rlmem.config.schema import TrainSettings
-from rlmem.errors import need
+from rlmem.errors import UserError, need, one_line
 from rlmem.integrations.wandb_dashboard import (
     MEMORY_TABLE,
     THRESHOLD_COLUMNS,
@@ -146,14 +146,23 @@ class WandbLogger:
             print(f"W&B offline; send it later with: wandb sync {self._run_dir}/wandb/offline-*")
         try:
             run = self._init(segment, mode)
+        except self._wandb.errors.UsageError as error:  # what was set can never work
+            raise self._refused(error) from None
         except self._wandb.errors.Error as error:
             if mode != "online":
-                raise
+                raise self._refused(error) from None
             print(f"W&B cannot be reached ({error}): the run is recorded offline", flush=True)
             run = self._init(segment, "offline")
+        except ValueError as error:  # such as a tag that is too long
+            raise self._refused(error) from None
         run.define_metric("env_steps")
         run.define_metric("*", step_metric="env_steps")
         return run
+
+    def _refused(self, error: Exception) -> UserError:
+        options = self._options
+        given = f"project={options.project}, entity={options.entity}, tags={options.tags}"
+        return UserError(f"logger.wandb: W&B refuses {given} ({one_line(error)}); change them")
 
     def _init(self, segment: int, mode: str) -> Any:
         cfg, options = self._cfg, self._options

@@ -104,6 +104,7 @@ class _Job:
         self.config_name = config_name
         self.show = show  # tracebacks for user errors too
         self.error: Exception | None = None
+        self.before: set[Path] = set()  # folders that were there before Hydra made its own
 
     def __call__(self, cfg: DictConfig) -> Any:
         """Run the task; a single run keeps its exception, a sweep's job reports it here."""
@@ -126,7 +127,7 @@ class _Job:
                 sweep.write_error(folder, what, code)
             failure = JobFailedError(code)
         finally:
-            _remove_unused(folder)
+            _remove_unused(folder, self.before)
         # Raised here it has no context: Hydra keeps it to the sweep's end, and would keep with it
         # the frames of the run, so its memory.
         raise failure
@@ -172,6 +173,7 @@ def run_hydra(
             raise UserError(line)
         arguments = plugins.load(arguments)
         plugins.set_defaults()
+        job.before = _folders_before(overrides)
         with _exceptions_come_through(), _command_line([quote_paths(a) for a in arguments]):
             main(job)()
     except JobFailedError as exc:
@@ -217,17 +219,36 @@ def _end_of_sweep(code: int) -> int:
     return code or next((exit_code for _, _, exit_code in failed), 0)
 
 
-def _remove_unused(output_dir: Path) -> None:
-    """Remove the directory that Hydra made for a job that left nothing there but Hydra's own files.
+def _folders_before(overrides: Sequence[str]) -> set[Path]:
+    """The folders that are there already, of those that a run's own may be put into."""
+    above = [Path("outputs"), *Path("outputs").glob("*"), *Path("outputs").glob("*/*")]
+    for override in overrides:
+        key, _, value = override.lstrip("+").partition("=")
+        if key in ("hydra.run.dir", "hydra.sweep.dir"):
+            named = Path(value.strip("'\"")).absolute()
+            above += [named, *named.parents]
+    here = Path.cwd()
+    return {here, *here.parents, *(folder.absolute() for folder in above if folder.is_dir())}
+
+
+def _remove_unused(output_dir: Path, before: set[Path]) -> None:
+    """Remove the directory that Hydra made for a job that left nothing there but Hydra's own files,
+    and those above it, as far as they are empty and were made for it.
 
     So it is when the command was wrong, or when the job went on with a run in another directory.
+
+    Args:
+        before: folders that are not this command's to remove.
     """
+    output_dir = output_dir.absolute()
     try:
-        if {p.name for p in output_dir.iterdir()} != {".hydra"}:
+        if not {p.name for p in output_dir.iterdir()} <= {".hydra"}:
             return
-        shutil.rmtree(output_dir)
-        for folder in list(output_dir.parents)[:3]:
-            folder.rmdir()  # outputs/<env>/<memory>, as far as they are empty
+        shutil.rmtree(output_dir / ".hydra", ignore_errors=True)
+        for folder in [output_dir, *output_dir.parents][:4]:
+            if folder in before:
+                return
+            folder.rmdir()
     except OSError:
         return
 

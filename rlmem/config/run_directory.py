@@ -6,7 +6,7 @@ config.yaml     the configuration, resolved: text in it is text, never a referen
 
 import re
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +53,8 @@ def saved_overrides(run_dir: Path, given: Collection[str]) -> list[str] | None:
     """The overrides that a run had last, checked; None where none are saved.
 
     Args:
-        given: keys that the user gives anew, whose saved values do not count.
+        given: keys that the user gives anew, whose saved values do not count; as a mapping, with
+            their values.
 
     Raises:
         UserError: the file cannot be read, or holds what no run needs.
@@ -73,12 +74,25 @@ def saved_overrides(run_dir: Path, given: Collection[str]) -> list[str] | None:
             "the run was started, if you trust them"
         )
     repeated = [quote_paths(line) for line in lines if override_key(line) not in NOT_REPEATED]
-    kept = [line for line in repeated if override_key(line) not in given]
+    kept = [
+        line
+        for line in repeated
+        if override_key(line) not in given and not _of_another_option(override_key(line), given)
+    ]
     for line in kept:
         if why := _refusal(line):
             shown = repr(line if len(line) <= 120 else f"{line[:120]}...")
             raise UserError(f"{path}: {shown} {why}; only plain values of a run are repeated")
     return kept
+
+
+def _of_another_option(key: str, given: Collection[str]) -> bool:
+    """Whether a saved key is of an option of a group that is chosen anew, without it."""
+    group, _, rest = key.partition(".")
+    if group not in MANY or group not in given:
+        return False
+    chosen = given[group] if isinstance(given, Mapping) else ""
+    return rest.partition(".")[0] not in re.findall(r"\w+", chosen)
 
 
 def _refusal(line: str) -> str | None:

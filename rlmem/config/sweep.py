@@ -22,6 +22,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
+from omegaconf.errors import OmegaConfBaseException
 
 from rlmem.run_files import lock_file, read_json, write_small
 
@@ -102,9 +103,11 @@ def job_folders(config: DictConfig) -> dict[str, list[str]]:
     """The jobs of a grid: folder -> overrides.
 
     Composing a thousand configurations takes minutes; so the name, which is made of the
-    overrides, is all that is resolved: other values in hydra.sweep.subdir are the command's.
+    overrides, and plain keys that they set are all that is resolved: what a chosen option brings
+    is the command's in hydra.sweep.subdir.
     """
-    hydra = copy.deepcopy(config).hydra
+    whole = copy.deepcopy(config)
+    hydra = whole.hydra
     parser = OverridesParser.create(GlobalHydra.instance().config_loader())
     params = OmegaConf.to_container(hydra.sweeper.get("params") or OmegaConf.create({}))
     assert isinstance(params, dict)
@@ -112,15 +115,20 @@ def job_folders(config: DictConfig) -> dict[str, list[str]]:
     (jobs,) = BasicSweeper.split_arguments(parser.parse_overrides(given), None)
     names = hydra.job.config.override_dirname
     found = {}
-    with read_write(hydra), open_dict(hydra):
+    with read_write(whole), open_dict(whole):
         for number, overrides in enumerate(jobs):
+            parsed = parser.parse_overrides(overrides)
             hydra.job.num = number
             hydra.job.override_dirname = get_overrides_dirname(
-                parser.parse_overrides(overrides),
+                parsed,
                 exclude_keys=names.exclude_keys,
                 item_sep=names.item_sep,
                 kv_sep=names.kv_sep,
             )
+            for key, value in ((o.key_or_group, o.value()) for o in parsed if not o.is_delete()):
+                if "/" not in key and not OmegaConf.is_dict(OmegaConf.select(whole, key)):
+                    with contextlib.suppress(OmegaConfBaseException):  # the job says what is wrong
+                        OmegaConf.update(whole, key, value)
             found[str(hydra.sweep.subdir)] = overrides
     return found
 
@@ -143,6 +151,8 @@ def at_once(hydra: DictConfig, jobs: int) -> int:
 
 def write_error(folder: Path, error: str, exit_code: int) -> None:
     """Leave in a job's folder why it failed."""
+    if (read_json(folder / "summary.json", 2**24) or {}).get("status") == "finished":
+        return  # a run lies there that did not fail
     with contextlib.suppress(OSError):  # the folder may be what is wrong
         _write(folder / ERROR_FILE, {"error": error, "exit_code": exit_code})
 

@@ -52,6 +52,12 @@ def read_settings(values: dict[str, Any], *, lenient: bool = False) -> TrainSett
         if needs is not None:
             needs(chosen, settings)
     _check_schedule(settings)
+    compiles = getattr(settings.agent.part and settings.agent.part.cls, "compiles", True)
+    if settings.trainer.compile is True and not compiles:
+        raise UserError(
+            f"trainer.compile=true: the update of agent={settings.agent.name} cannot be compiled; "
+            "leave the key out"
+        )
     return settings
 
 

@@ -134,9 +134,7 @@ def resolve_run_dir(cfg: TrainSettings, output_dir: Path, multirun: bool) -> tup
     """
     if cfg.resume is None:
         _check_whole(output_dir)
-        summary = read_summary(output_dir) or {}
-        started_only = find_checkpoint(output_dir) is None and summary.get("status") != "finished"
-        if started_only:
+        if not _holds_run(output_dir):  # at most one that was begun
             return output_dir, False
         _saved(output_dir)
         if multirun:  # the same sweep again: go on with its jobs
@@ -146,7 +144,8 @@ def resolve_run_dir(cfg: TrainSettings, output_dir: Path, multirun: bool) -> tup
             "it, another directory starts a new one"
         )
     if cfg.resume == "auto":
-        found = output_dir if multirun else _newest_unfinished(output_dir, cfg)
+        found = output_dir if multirun or _holds_run(output_dir) else None
+        found = found or _newest_unfinished(output_dir, cfg)
         _check_whole(found or output_dir)
         if found is None or find_checkpoint(found) is None:
             return output_dir, False
@@ -160,10 +159,16 @@ def resolve_run_dir(cfg: TrainSettings, output_dir: Path, multirun: bool) -> tup
     _check_whole(run_dir)
     if find_checkpoint(run_dir) is None:
         raise UserError(
-            f"resume={cfg.resume}: it has no checkpoint yet; checkpoint.every="
-            f"{cfg.checkpoint.every} env steps was not reached: start it anew"
+            f"resume={cfg.resume}: it has no checkpoint yet (the first is due after "
+            f"checkpoint.every={cfg.checkpoint.every} env steps): start it anew"
         )
     return run_dir, True
+
+
+def _holds_run(folder: Path) -> bool:
+    """Whether there is something that a new run would write over: it goes first."""
+    finished = (read_summary(folder) or {}).get("status") == "finished"
+    return finished or find_checkpoint(folder) is not None
 
 
 def _checked(run_dir: Path, asked: TrainSettings) -> Path:

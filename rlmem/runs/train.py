@@ -331,7 +331,8 @@ def _train_here(cfg: TrainSettings, run_dir: Path, resuming: bool) -> dict[str, 
     except BaseException as exc:
         # A second signal, or one in the final evaluation; Lightning makes it a SystemExit.
         if not (run.signals.received and isinstance(exc, KeyboardInterrupt | SystemExit)):
-            error = "".join(traceback.format_exception_only(exc)).strip()
+            whole = "".join(traceback.format_exception_only(exc)).strip()
+            error = str(exc) if isinstance(exc, UserError) else whole
             raise
         status = "interrupted"
     finally:

@@ -196,6 +196,14 @@ def test_a_line_that_the_user_gives_anew_does_not_count(tmp_path: Path) -> None:
     assert saved_overrides(run_dir, {"plugins", "logger"}) == ["seed=1"]
 
 
+def test_keys_of_an_option_that_is_not_chosen_anew_do_not_count(tmp_path: Path) -> None:
+    lines = ["logger=[csv,wandb]", "logger.wandb.mode=offline", "seed=1"]
+    run_dir = write(tmp_path / "run", lines)
+    assert saved_overrides(run_dir, {"logger": "csv"}) == ["seed=1"]
+    kept = saved_overrides(run_dir, {"logger": "[csv,wandb]"})
+    assert kept == ["logger.wandb.mode=offline", "seed=1"]
+
+
 def test_every_key_of_a_run_is_allowed_or_left_out_on_purpose() -> None:
     known = {field.name for field in dataclasses.fields(TrainSettings) if field.init}
     left_out = {key.split(".")[0] for key in NOT_REPEATED}

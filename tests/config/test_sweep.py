@@ -13,7 +13,7 @@ from hydra import initialize_config_dir
 from rlmem.analysis.show.status import read_status
 from rlmem.config import CONF_DIR, run_hydra
 from rlmem.config.schema import TrainSettings
-from rlmem.config.sweep import at_once
+from rlmem.config.sweep import at_once, write_error
 from rlmem.errors import UserError
 from tests.settings import settings
 
@@ -58,6 +58,25 @@ def test_the_jobs_that_never_start_are_known() -> None:
     assert read_status(Path("sweep")).counts["missing"] == 3  # a stand-in leaves no run
 
 
+def test_an_error_is_not_written_over_a_finished_run() -> None:
+    Path("run").mkdir()
+    write_error(Path("run"), "why", 2)
+    assert Path("run/error.json").exists()
+    Path("run/error.json").unlink()
+    Path("run/summary.json").write_text('{"status": "finished"}')
+    write_error(Path("run"), "that is another run", 2)
+    assert not Path("run/error.json").exists()
+
+
+@pytest.mark.parametrize(("folder", "left"), [("mine/a", {"mine"}), ("mine/b/c", {"mine"})])
+def test_a_refused_command_leaves_what_was_there(folder: str, left: set[str]) -> None:
+    Path("mine").mkdir()
+    assert run_hydra(task, "train", [f"hydra.run.dir={folder}", "agent.batch_size=0"]) == 2
+    assert {str(path) for path in Path().rglob("*")} == left
+    assert run_hydra(task, "train", ["hydra.run.dir=new/a", "agent.batch_size=0"]) == 2
+    assert {str(path) for path in Path().rglob("*")} == left
+
+
 @pytest.mark.parametrize(
     "argv",
     [
@@ -66,6 +85,7 @@ def test_the_jobs_that_never_start_are_known() -> None:
         ["label='a b','c=d'", "seed=range(2)"],
         ["memory=glob(per*)"],
         ["seed=1,2", "hydra.sweep.subdir=${hydra.job.num}"],
+        ["seed=1,2", "agent.lr=0.1,0.2", "hydra.sweep.subdir=seed${seed}-lr${agent.lr}"],
     ],
 )
 def test_the_names_are_those_of_the_folders(argv: list[str]) -> None:
