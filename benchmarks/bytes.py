@@ -205,7 +205,7 @@ def compare_games(
         used |= found["versions"]
         resident = 1e3 * found["metrics"]["gb_a_million"]
         counted = 1e3 * found["metrics"].get("counted_gb_a_million", float("nan"))
-        results.append({"name": name, "folder": str(folder), **found, "recording": about})
+        results.append({"name": name, "folder": folder.name, **found, "recording": about})
         rows.append(
             [
                 about["game"],

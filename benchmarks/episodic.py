@@ -157,7 +157,7 @@ def budget_bytes(transitions: int) -> dict[str, float]:
 
     from rlmem.config import check, compose
     from rlmem.envs import make_env
-    from rlmem.memories.base.storage import as_block
+    from rlmem.memories.base.blocks import as_block
     from rlmem.runs.build import build_agent, build_memory
 
     given = ["agent=nec", "memory=dnd", "env=road_runner", "env.num_envs=4"]

@@ -19,9 +19,9 @@ from rlmem.collect.config import StreamConfig, derive_seed
 from rlmem.collect.stream import Stream
 from rlmem.envs import EnvStepper, FrameStack
 from rlmem.memories.base.batch import Batch
+from rlmem.memories.base.blocks import Block
 from rlmem.memories.base.serialize import State
 from rlmem.memories.base.state import count_of, entry
-from rlmem.memories.base.storage import Block
 from rlmem.memories.memory import ReplayMemory
 
 Columns = Mapping[str, tuple[tuple[int, ...], Any]]  # name -> shape of a row, dtype

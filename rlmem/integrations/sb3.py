@@ -115,16 +115,14 @@ class CompressedReplayBuffer(ReplayBuffer):
         self.frame_stack = self._stack_size(frame_stack)
         if channels_order not in (None, "first", "last"):
             raise UserError(f"channels_order={channels_order!r}: use 'first' or 'last'")
-        if channels_order is None:
-            image = is_image_space(observation_space)
-            first = image and is_image_space_channels_first(observation_space)  # pyright: ignore[reportArgumentType]
-            channels_order = "first" if first else "last"
+        channels_order = channels_order or self._likely_order()
         self._channels_last = self.frame_stack > 1 and channels_order == "last"
         channels, *rest = self._moved_shape()
         if channels % self.frame_stack:
             raise UserError(
                 f"frame_stack={frame_stack}: the {channels} channels of the observations "
-                f"{self.obs_shape} are no multiple of it; use frame_stack=1 if they are no stack"
+                f"{self.obs_shape} are no multiple of it; use frame_stack=1 if they are no stack, "
+                "or channels_order='first' or 'last'"
             )
         self._frame_shape = (channels // self.frame_stack, *rest)
         # What each environment's next step must show, while an episode runs.
@@ -140,6 +138,20 @@ class CompressedReplayBuffer(ReplayBuffer):
         if not isinstance(frame_stack, int) or frame_stack < 1:
             raise UserError(f"frame_stack={frame_stack!r}: use 'auto', 1, 2, ...")
         return frame_stack
+
+    def _likely_order(self) -> str:
+        """Axis of the stack, by the frames that it may be of, as `VecFrameStack` asks these."""
+        space, shape = self.observation_space, self.obs_shape
+        if not is_image_space(space):
+            return "last"
+        first = is_image_space_channels_first(space)  # pyright: ignore[reportArgumentType]
+        likely = {}
+        for order, axis in (("first", 0), ("last", 2)):
+            channels, left = divmod(shape[axis], self.frame_stack)
+            frame = (channels, *shape[1:]) if axis == 0 else (*shape[:2], channels)
+            if left == 0 and np.argmin(frame) == axis:
+                likely[order] = channels in (1, 3, 4), first == (axis == 0)
+        return max(likely, key=likely.__getitem__, default="first" if first else "last")
 
     def _moved_shape(self) -> tuple[int, ...]:
         """Shape of an observation whose stack lies along the first axis."""

@@ -128,7 +128,7 @@ class ReplayMemory:
         return self.storage.transitions_represented
 
     def extend(self, block: Any) -> Any:
-        """Take in a block of N transitions (`rlmem.memories.base.storage`); their slots int64 [N],
+        """Take in a block of N transitions (`rlmem.memories.base.blocks`); their slots int64 [N],
         -1 for one that is not kept (yet).
 
         Raises:

@@ -56,6 +56,10 @@ class RandomEvictionWriter(ReplayWriter):
         self._seen += rows
         return slots
 
+    @property
+    def _write_count(self) -> int:
+        return self._seen
+
     def _empty(self, empty_write_count: bool = True) -> None:
         self._seen = 0
 

@@ -16,10 +16,11 @@ import torch
 
 from rlmem.errors import UserError
 from rlmem.memories.base.batch import Batch
+from rlmem.memories.base.blocks import Block, checked_frames
 from rlmem.memories.base.lazy import lazy_zeros
 from rlmem.memories.base.serialize import State
 from rlmem.memories.base.state import array_of
-from rlmem.memories.base.storage import Block, TransitionStorage
+from rlmem.memories.base.storage import TransitionStorage
 
 
 class SlotStorage(TransitionStorage):
@@ -58,8 +59,12 @@ class SlotStorage(TransitionStorage):
         action_shape: tuple[int, ...] = (),
         action_dtype: Any = np.int64,
     ) -> None:
+        if min(capacity, stack, num_envs) < 1:
+            raise ValueError(
+                f"capacity={capacity}, stack={stack}, num_envs={num_envs}: each must be at least 1"
+            )
         super().__init__(capacity)
-        self.frame_shape, self.dtype = tuple(frame_shape), np.dtype(dtype)
+        self.frame_shape, self.dtype = checked_frames(frame_shape, dtype)
         self.stack, self.num_envs = stack, num_envs
         rows = (stack * frame_shape[0], *frame_shape[1:])
         self.actions = lazy_zeros((capacity, *action_shape), action_dtype)
@@ -89,7 +94,7 @@ class SlotStorage(TransitionStorage):
 
         Args:
             cursor: int or int64 [N]; -1 for a transition that is seen and not kept.
-            data: the block (`rlmem.memories.base.storage`), single frames in the order of time.
+            data: the block (`rlmem.memories.base.blocks`), single frames in the order of time.
 
         Raises:
             ValueError: a block of other shapes; nothing is written.

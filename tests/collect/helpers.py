@@ -8,7 +8,7 @@ import numpy as np
 from rlmem.collect.collector import Collector, StreamConfig
 from rlmem.envs import EnvSpec, Step
 from rlmem.memories import FrameStorage, ReplayMemory, RingWriter, UniformSampler
-from rlmem.memories.base.storage import Block
+from rlmem.memories.base.blocks import Block
 
 REWARD = 2.5
 COLUMNS = [field.name for field in fields(Block) if field.name != "columns"]

@@ -15,9 +15,10 @@ class ReplayWriter(Stateful, Writer):
     """
 
     _storage: Any
+    _write_count: Any = 0  # transitions that were written (TorchRL's `write_count`)
 
     def extend(self, data: Any) -> torch.Tensor:
-        """Write a block of N transitions (`rlmem.memories.base.storage`).
+        """Write a block of N transitions (`rlmem.memories.base.blocks`).
 
         Returns:
             Their slots int64 [N], -1 for those that are not kept.

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from rlmem.memories.base.blocks import Block
 from rlmem.memories.base.serialize import State
 from rlmem.memories.base.state import array_of
-from rlmem.memories.base.storage import Block
 from rlmem.memories.compression import chunks as coding
 from rlmem.memories.compression import codec
 from rlmem.memories.compression.chunks import OPEN, CodedChunks, as_words
@@ -58,7 +58,7 @@ class CompressedFrameStorage(RingStorage):
 
     compresses = True
 
-    def __init__(self, *sizes: Any, level: int = 3, **options: Any) -> None:
+    def __init__(self, *sizes: Any, level: int = 6, **options: Any) -> None:
         super().__init__(*sizes, **options)
         self._size = int(np.prod(self.frame_shape)) * self.dtype.itemsize
         padded = -(-self._size // 8) * 8

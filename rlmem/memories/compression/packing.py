@@ -21,6 +21,7 @@ FIRST = 64  # strings packed before the first look for a dictionary
 SAMPLES, SAMPLE_BYTES = 320, 2**20  # strings that a look takes, and their bytes, at most
 TRIALS = 64  # strings of an older dictionary that are tried with the newest
 LEAST, LARGEST, SHARE = 1024, 2**16, 8  # bytes of a dictionary, and of which part of the strings'
+STREAM = 2**13  # bytes of a stream that zstandard's tables are laid out for
 CONTEXT = 2**17  # bytes that zstandard holds to decode with a dictionary
 TRAINING = {"k": 128, "d": 8}  # zstandard's: bytes of a segment that is picked, and of a match
 
@@ -245,11 +246,13 @@ def encoder_of(content: bytes | None, level: int) -> zstandard.ZstdCompressor:
     if content is None:
         return zstandard.ZstdCompressor(level=level, write_checksum=False)
     known = zstandard.ZstdCompressionDict(content, dict_type=zstandard.DICT_TYPE_FULLDICT)
-    known.precompute_compress(level=level)
     parameters = zstandard.ZstdCompressionParameters.from_level(
         level,
+        source_size=STREAM,
+        dict_size=len(content),
         format=zstandard.FORMAT_ZSTD1_MAGICLESS,
         write_checksum=False,
         write_dict_id=False,
     )
+    known.precompute_compress(compression_params=parameters)
     return zstandard.ZstdCompressor(dict_data=known, compression_params=parameters)

@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit
 
 from rlmem.errors import UserError
-from rlmem.memories.base.storage import Block, check_rewards
+from rlmem.memories.base.blocks import Block, check_rewards
 from rlmem.memories.gwr.graph import MapGraph
 
 _I4, _U1 = np.int32, np.uint8

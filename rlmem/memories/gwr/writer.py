@@ -35,9 +35,9 @@ import torch
 from torchrl.data.replay_buffers.storages import Storage
 
 from rlmem.errors import UserError
+from rlmem.memories.base.blocks import Block, as_block
 from rlmem.memories.base.serialize import State
 from rlmem.memories.base.state import array_of, below, entry, number_of
-from rlmem.memories.base.storage import Block, as_block
 from rlmem.memories.base.writer import ReplayWriter
 from rlmem.memories.gwr.embedding import Embedding
 from rlmem.memories.gwr.map import MapStorage
@@ -159,7 +159,7 @@ class GWRWriter(ReplayWriter):
         """Present a block of transitions; one temporal edge a row.
 
         Args:
-            data: a block (see `rlmem.memories.base.storage`) of single frames.
+            data: a block (see `rlmem.memories.base.blocks`) of single frames.
 
         Returns:
             int64 [N], the edge of each row; -1 where there is none (yet): the scale or later steps
@@ -169,6 +169,7 @@ class GWRWriter(ReplayWriter):
             ValueError: a shape, dtype, action or env_id does not fit.
         """
         block = self._read(data)
+        self._write_count += len(block)
         shown = self._episodes.plan(block)
         index = np.full(len(block), -1, np.int64)
         if self.scale is None:
@@ -221,6 +222,7 @@ class GWRWriter(ReplayWriter):
 
     def _empty(self, empty_write_count: bool = True) -> None:
         # A measured scale belongs to the environment, not to the entries: it stays.
+        self._write_count = 0
         self._episodes.clear()
         empty = empty_streams(self._storage, self.num_envs, self._constants.n_step)
         self._streams = empty._replace(moves=self._streams.moves)

@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 
+from rlmem.memories.base.blocks import Block
 from rlmem.memories.base.lazy import lazy_zeros
 from rlmem.memories.base.serialize import State
 from rlmem.memories.base.state import array_of
-from rlmem.memories.base.storage import Block
 from rlmem.memories.ring.ring import RingStorage
 from rlmem.registry import part
 

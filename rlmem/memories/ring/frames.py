@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from rlmem.memories.base.blocks import Block
 from rlmem.memories.base.lazy import lazy_zeros
 from rlmem.memories.base.serialize import State
 from rlmem.memories.base.state import array_of
-from rlmem.memories.base.storage import Block
 from rlmem.memories.ring.checkpoint import has_open, places_of
 from rlmem.memories.ring.frame_file import FrameFile
 from rlmem.memories.ring.plan_kernels import chunks_needed, frames_added

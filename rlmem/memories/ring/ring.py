@@ -22,9 +22,9 @@ import numpy as np
 import torch
 
 from rlmem.memories.base.batch import Batch
+from rlmem.memories.base.blocks import Block, held_exactly
 from rlmem.memories.base.build import Needs
 from rlmem.memories.base.serialize import State, load_state, save_state
-from rlmem.memories.base.storage import Block, held_exactly
 from rlmem.memories.ring.budget import RingBudget
 from rlmem.memories.ring.checkpoint import RingCheckpoint
 from rlmem.memories.ring.load import RingLoader
@@ -93,7 +93,7 @@ class RingStorage(RingFrames):
 
         Args:
             cursor: int or int64 [N].
-            data: the block (see `rlmem.memories.base.storage`).
+            data: the block (see `rlmem.memories.base.blocks`).
             set_cursor: False, TorchRL's sign of a write in place, is refused.
 
         Raises:
@@ -112,6 +112,14 @@ class RingStorage(RingFrames):
                 f"slot {first} was written, {following} comes next: {type(self).__name__} is "
                 f"written in order, use {writers}"
             )
+        elif not isinstance(cursor, int) and self.budget is None:
+            slots = np.asarray(cursor, np.int64)
+            in_order = (first + np.arange(len(slots))) % self.max_size
+            if not np.array_equal(slots, in_order):
+                raise ValueError(
+                    f"slots {slots[:4].tolist()} ... were written: {type(self).__name__} is "
+                    "written in order, each slot behind the one before"
+                )
         self.append(data)
 
     def read_block(self, data: Any) -> Block:

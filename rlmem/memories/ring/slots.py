@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from rlmem.memories.base.blocks import Block, checked_frames
 from rlmem.memories.base.lazy import lazy_zeros
 from rlmem.memories.base.serialize import State
-from rlmem.memories.base.storage import Block, TransitionStorage
+from rlmem.memories.base.storage import TransitionStorage
 from rlmem.memories.ring.records import CHUNK, ROW, new_arrays
+from rlmem.units import parse_bytes
 
 Columns = Mapping[str, tuple[tuple[int, ...], Any]]  # name -> shape of a row, dtype
 # What a saved ring or a batch calls its own.
@@ -33,13 +35,18 @@ class RingOptions:
     n_step: int = 1  # steps of the sampled return; 1 is the plain transition
     gamma: float = 0.99  # discount inside the n-step return
     chunk: int = 16  # frames a chunk, 2 to 255
-    budget: int | None = None  # bytes that it may hold; the capacity is then an upper bound
+    # Bytes that it may hold, also "64MiB"; the capacity is then an upper bound.
+    budget: int | str | None = None
     # What a block brings of each transition beside these, such as log-probabilities or hidden
     # states; they are kept and sampled like the action.
     columns: Columns = field(default_factory=dict)
 
     def check(self, capacity: int) -> None:
         """Refuse options that are out of their range; see above."""
+        if self.budget is not None:
+            self.budget = parse_bytes(self.budget)
+        if not 0 <= self.gamma <= 1:
+            raise ValueError(f"gamma={self.gamma}: a discount lies in [0, 1]")
         least = min(capacity, self.stack, self.num_envs, self.n_step)
         if capacity < self.num_envs or least < 1:
             raise ValueError(
@@ -69,7 +76,7 @@ class RingFrames(TransitionStorage):
         given = RingOptions(**options)
         given.check(capacity)
         super().__init__(capacity)
-        self.frame_shape, self.dtype = tuple(frame_shape), np.dtype(dtype)
+        self.frame_shape, self.dtype = checked_frames(frame_shape, dtype)
         self.stack, self.num_envs, self.chunk = given.stack, given.num_envs, given.chunk
         self.n_step, self.gamma, self.budget = given.n_step, given.gamma, given.budget
         self.slot_bytes = 0  # of each slot, which others hold and the budget counts
@@ -82,6 +89,8 @@ class RingFrames(TransitionStorage):
         }
         self._evicted: list[np.ndarray] = []
         self._saved: str | None = None  # token of the state that was saved or loaded last
+
+    fills_in_order = True
 
     _settings = (
         *TransitionStorage._settings,

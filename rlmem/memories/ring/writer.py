@@ -4,7 +4,9 @@ from typing import Any
 
 import torch
 
+from rlmem.errors import UserError
 from rlmem.memories.base.writer import ReplayWriter
+from rlmem.memories.ring.ring import RingStorage
 
 
 class RingWriter(ReplayWriter):
@@ -13,6 +15,23 @@ class RingWriter(ReplayWriter):
 
     TorchRL's `RoundRobinWriter` does the same for a storage without a budget.
     """
+
+    def register_storage(self, storage: Any) -> None:
+        """Take the storage to write to.
+
+        Raises:
+            UserError: it is no ring.
+        """
+        if not isinstance(storage, RingStorage):
+            raise UserError(
+                f"RingWriter: writes a ring such as CompressedFrameStorage, not a "
+                f"{type(storage).__name__}"
+            )
+        super().register_storage(storage)
+
+    @property
+    def _write_count(self) -> int:
+        return int(self._storage.arrays.head["written"])
 
     def extend(self, data: Any) -> torch.Tensor:
         """Write a block of N transitions; their slots int64 [N]."""

@@ -95,9 +95,11 @@ class ReplaySampler(Stateful, Sampler):
             self.remove(slots[~storage.contains(slots)].numpy())
 
     def evicted_of(self, storage: Any, index: np.ndarray) -> np.ndarray:
-        """Those of some slots that a storage with a budget holds no more, each once."""
+        """Those of some slots that a storage holds no more, each once: it evicted them for its
+        budget, or was emptied."""
         if getattr(storage, "budget", None) is None:
-            return index[:0]
+            fills = getattr(storage, "fills_in_order", False)
+            return np.unique(index[index >= len(storage)]) if fills else index[:0]
         return np.unique(index[~storage.contains(torch.from_numpy(index)).numpy()])
 
     def synchronise(self, storage: Any) -> None:

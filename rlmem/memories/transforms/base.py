@@ -36,7 +36,7 @@ class ReplayTransform(Stateful):
         """
 
     def extend(self, block: Any, index: torch.Tensor) -> None:
-        """Told of each block (`rlmem.memories.base.storage`) that was written, at slots [N]."""
+        """Told of each block (`rlmem.memories.base.blocks`) that was written, at slots [N]."""
 
     def apply(self, batch: Batch) -> Batch:
         """Rewrite a batch [U, B], in place or anew; it has `index` and `weight` already."""

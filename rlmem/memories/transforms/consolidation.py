@@ -15,10 +15,11 @@ import torch
 
 from rlmem.errors import UserError
 from rlmem.memories.base.batch import Batch
+from rlmem.memories.base.blocks import both_frames
 from rlmem.memories.base.build import Needs
 from rlmem.memories.base.serialize import State
 from rlmem.memories.base.state import Stateful, array_of, count_of, number_of
-from rlmem.memories.base.storage import ReplayStorage, both_frames
+from rlmem.memories.base.storage import ReplayStorage
 from rlmem.memories.replay import Replay, ReplaySettings
 from rlmem.memories.ring.ring import RingStorage
 from rlmem.memories.transforms.base import ReplayTransform

@@ -16,11 +16,12 @@ import torch
 
 from rlmem.errors import UserError
 from rlmem.memories.base.batch import Batch
+from rlmem.memories.base.blocks import Block
 from rlmem.memories.base.build import Needs
 from rlmem.memories.base.lazy import lazy_zeros
 from rlmem.memories.base.serialize import State
 from rlmem.memories.base.state import array_of
-from rlmem.memories.base.storage import Block, ReplayStorage
+from rlmem.memories.base.storage import ReplayStorage
 from rlmem.memories.replay import Replay, ReplaySettings
 from rlmem.memories.ring.ring import RingStorage
 from rlmem.memories.samplers.base import as_index

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from rlmem.errors import UserError
+from rlmem.memories.base.blocks import as_block, check_rewards
 from rlmem.memories.base.build import Needs
 from rlmem.memories.base.serialize import State, load_state
-from rlmem.memories.base.storage import ReplayStorage, as_block, check_rewards
+from rlmem.memories.base.storage import ReplayStorage
 from rlmem.memories.base.writer import ReplayWriter
 from rlmem.memories.memory import ReplayMemory
 from rlmem.memories.replay import read_budget

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from rlmem.errors import UserError
+from rlmem.memories.base.blocks import Block, check_rewards
 from rlmem.memories.base.build import Needs
 from rlmem.memories.base.serialize import load_state, save_state
-from rlmem.memories.base.storage import Block, check_rewards
 from rlmem.memories.memory import ReplayMemory
 from rlmem.memories.replay import Replay, ReplaySettings, read_budget
 from rlmem.memories.ring.ring import RingStorage

@@ -14,10 +14,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from rlmem.errors import UserError
+from rlmem.memories.base.blocks import Block
 from rlmem.memories.base.serialize import State
 from rlmem.memories.base.spec import TransitionSpec
 from rlmem.memories.base.state import Stateful, array_of
-from rlmem.memories.base.storage import Block
 from rlmem.memories.values.base import Look, Visits
 
 T = TypeVar("T", Visits, Block)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlmem.errors import UserError
-from rlmem.memories.base.storage import Block
+from rlmem.memories.base.blocks import Block
 from rlmem.memories.values.base import Visits, visit_columns
 from rlmem.memories.values.queue import ReturnQueue
 
