@@ -1,6 +1,6 @@
 """One million Atari transitions in one compressed memory: bytes, sampling, saving, loading.
 
-python benchmarks/million.py [--game road_runner] [--transitions 1000000] [--level 6] [--folder FOLDER]
+python benchmarks/million.py [--game road_runner] [--transitions 1000000] [--level 6] [--folder F]
 
 Random play of four environments. Prints one JSON line at each 1, 10, 100 ... thousand, then those
 of saving all, of saving again after 10,000 more, and of loading in a fresh process.

@@ -8,6 +8,7 @@ so `--help` and a misspelt key answer at once.
 import hashlib
 import os
 import re
+import shlex
 import shutil
 import sys
 import traceback
@@ -214,7 +215,8 @@ def _end_of_sweep(code: int) -> int:
         print(f"rlmem: {listed}", file=sys.stderr, flush=True)
     elif current and code == 0:
         print(
-            f"compare them: python evaluate.py mode=report sweep={printable(str(current.folder))}"
+            "compare them: python evaluate.py mode=report "
+            f"{printable(shlex.quote(f'sweep={current.folder}'))}"
         )
     return code or next((exit_code for _, _, exit_code in failed), 0)
 

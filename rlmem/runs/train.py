@@ -1,6 +1,7 @@
 """One training run, from its configuration to its summary."""
 
 import gc
+import shlex
 import sys
 import time
 import traceback
@@ -139,8 +140,7 @@ class Run:
         self.checkpointing.save(self.agent)
         if self.stream.failure:
             raise UserError(
-                f"{self.stream.failure}; the run is saved, go on with: python train.py "
-                f"resume={self.run_dir}"
+                f"{self.stream.failure}; the run is saved, go on with: {_again(self.run_dir)}"
             )
         if self.stopped:
             return self.summary("interrupted")
@@ -274,7 +274,7 @@ def train_run(cfg: TrainSettings) -> tuple[Path, dict[str, Any]]:
             if (spent := shortage(error)) is None:
                 raise
             saved = find_checkpoint(run_dir) is not None
-            again = f"; make room and go on with: python train.py resume={run_dir}" if saved else ""
+            again = f"; make room and go on with: {_again(run_dir)}" if saved else ""
             raise UserError(f"{spent}; the run cannot go on{again}") from error
 
 
@@ -347,6 +347,11 @@ def _train_here(cfg: TrainSettings, run_dir: Path, resuming: bool) -> dict[str, 
         _say(("" if job.alone else f"job {job.number}: ") + summary_line(summary, seconds))
     if stopped := run.signals.received or run.stopped:
         run.signals.pass_on()
-        _say(f"go on with: python train.py resume={run_dir}")
+        _say(f"go on with: {_again(run_dir)}")
         sys.exit(128 + stopped)
     return summary
+
+
+def _again(run_dir: Path) -> str:
+    """The command that goes on with a run, as a shell takes it."""
+    return f"python train.py {shlex.quote(f'resume={run_dir}')}"

@@ -13,6 +13,7 @@ from rlmem.memories import (
     DenseStorage,
     FrameStorage,
     PrioritizedSampler,
+    RankSampler,
     ReplayMemory,
     RingWriter,
     UniformSampler,
@@ -154,3 +155,19 @@ def test_a_budget_is_read_when_the_storage_is_made(kind: Any) -> None:
             kind(1000, (3,), np.float32, budget=budget)
     with pytest.raises(ValueError, match="gamma=2: a discount lies"):
         kind(1000, (3,), np.float32, gamma=2)
+
+
+@pytest.mark.parametrize(
+    ("kind", "given"),
+    [
+        (PrioritizedSampler, {"capacity": 0}),
+        (RankSampler, {"capacity": 2.5}),
+        (PrioritizedSampler, {"eps": -1.0}),
+        (PrioritizedSampler, {"eps": np.nan}),
+        (RankSampler, {"beta_steps": -1}),
+    ],
+)
+def test_a_sampler_of_no_sense_is_refused_when_it_is_made(kind: Any, given: dict[str, Any]) -> None:
+    (name,) = given
+    with pytest.raises(ValueError, match=f"^{name}="):
+        kind(**{"capacity": 10} | given)

@@ -89,6 +89,12 @@ class Prioritized(ReplaySampler, TorchRLPrioritizedSampler):
         beta_steps: int | None,
         eps: float,
     ) -> None:
+        if not (isinstance(capacity, int | np.integer) and capacity >= 1):
+            raise ValueError(f"capacity={capacity}: give the storage's, 1 or more")
+        if not 0 <= eps < math.inf:
+            raise ValueError(f"eps={eps}: what is added to each priority is 0 or more")
+        if beta_steps is not None and beta_steps < 1:
+            raise ValueError(f"beta_steps={beta_steps}: env steps until beta_end, or None")
         # TorchRL's own constructor would build its C++ trees.
         self._storage = None
         self._rng = None
