@@ -32,7 +32,7 @@ def test_diverged_runs_fail_and_say_what_to_look_at(tmp_path: Path, overrides: l
 def test_a3c_whose_workers_lost_their_weights_fails_too(tmp_path: Path) -> None:
     given = ["env=cartpole", "agent=a3c", "agent.workers=1", "agent.max_grad_norm=null", LOST]
     given += ["trainer.max_env_steps=3000", "evaluation.episodes=1", "log.progress=false"]
-    with pytest.raises(UserError, match=r"the loss is nan after [1-9]\d* .*agent.lr"):
+    with pytest.raises(UserError, match=r"the loss is nan after \d+ .*agent.lr"):
         rlmem.train(given, run_dir=tmp_path)
     assert summary_of(tmp_path)["status"] == "failed"
 

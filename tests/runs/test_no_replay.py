@@ -126,7 +126,7 @@ def test_the_experiments_fit_every_kind_of_environment(experiment: str, env: str
         (PQN, ["memory.budget=much"], "memory.budget=much"),
         (PQN, ["env=reacher"], "agent=pqn: its actions are discrete, those of env=reacher"),
         (PQN, ["agent.trace_lambda=2"], "agent.trace_lambda=2.*: must be at least 0 and at most 1"),
-        (PQN, ["trainer.compile=true"], "trainer.compile=True: the update of this agent"),
+        (PQN, ["trainer.compile=true"], "trainer.compile=true: the update of agent=pqn"),
         (STREAM, ["memory=uniform"], "memory=uniform: agent=stream_q learns from each step as"),
         (STREAM, ["agent=dqn"], "memory=trace: it holds an agent's eligibility tr.*agent=dqn"),
         (STREAM, ["env.num_envs=4"], "env.num_envs=4: agent=stream_q learns from one step of one"),
