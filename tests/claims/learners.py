@@ -24,9 +24,13 @@ def atari_100k() -> list[Claim]:
         each = ", ".join(f"{score:,.0f}" for score in scores)
         return f"{mean.value:,.0f}{of_them} ({each}; 95 % interval {interval(mean, ',.0f')}"
 
-    (frost,) = results("atari_100k", "Frostbite").to_dict("records")
-    frostbite = f"DrQ(eps) scored {frost['eval_return_mean']:,.0f} in 100 games"
-    assert f"{frost['memory_bytes_peak'] / 2**20:.1f}" == "14.0"
+    ((frost,), (pacman,)) = (
+        results("atari_100k", game).to_dict("records") for game in ("Frostbite", "MsPacman")
+    )
+    others = [f"DrQ(eps) scored {frost['eval_return_mean']:,.0f} in 100 games",
+              f"and {pacman['eval_return_mean']:,.0f} (published 1,218",
+              f"{frost['memory_bytes_peak'] / 2**20:.1f} and "
+              f"{pacman['memory_bytes_peak'] / 2**20:.1f} MiB"]  # fmt: skip
     said, later = told(drq, " in the mean"), told(longer)
     scores = " and ".join(f"{score:,.0f}" for score in der)
     sizes = list(table["memory_bytes_peak"] / 2**20)
@@ -41,7 +45,7 @@ def atari_100k() -> list[Claim]:
                           f"{min(sizes):.1f} to {max(sizes):.1f} MiB | 5, 5 and {len(der)} seeds; "
                           f"{updates:,} gradient steps"),
             *((page, text) for page in ("studies/atari_100k/findings.md", "docs/atari.md")
-              for text in (frostbite, f"DrQ(eps) scored {said}", f"it scored {later})",
+              for text in (*others, f"DrQ(eps) scored {said}", f"it scored {later})",
                            f"{min(present):.1f} to {max(present):.1f} MiB, three of"))]  # fmt: skip
 
 
