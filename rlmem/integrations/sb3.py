@@ -135,9 +135,10 @@ class CompressedReplayBuffer(ReplayBuffer):
         if frame_stack == "auto":
             atari = self.obs_shape in ATARI_SHAPES and self._dtype == np.uint8
             return ATARI_STACK if atari else 1
-        if not isinstance(frame_stack, int) or frame_stack < 1:
+        whole = isinstance(frame_stack, int | np.integer) and not isinstance(frame_stack, bool)
+        if not whole or frame_stack < 1:
             raise UserError(f"frame_stack={frame_stack!r}: use 'auto', 1, 2, ...")
-        return frame_stack
+        return int(frame_stack)
 
     def _likely_order(self) -> str:
         """Axis of the stack, by the frames that it may be of, as `VecFrameStack` asks these."""

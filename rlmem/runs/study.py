@@ -180,14 +180,15 @@ def report_study(study: Study) -> Report | None:
     runs, out = study.folder / "runs", default_out(study.folder)
     recorded = [job.recorded for job in study.all_jobs(study.columns) if job.recorded]
     recorded = [run for run in recorded if not (run.folder / "config.yaml").exists()]
-    if not runs.is_dir() and not recorded:
+    made = any(runs.glob("*/*/*/config.yaml"))  # not if all jobs failed before they wrote one
+    if not made and not recorded:
         return None
     notes = [note for column in study.columns if (note := _missing(study, column))]
     notes += outdated(study, [*study.columns])
     against = {row: [b for b in study.baselines if b != row] for row in study.rows}
     code = load_code(study.folder)
     report = write_report(
-        [runs] if runs.is_dir() else [],
+        [runs] if made else [],
         out,
         recorded=recorded,
         columns=_titles(study),

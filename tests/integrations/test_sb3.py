@@ -230,6 +230,15 @@ def test_what_is_no_stack_is_refused() -> None:
     assert torch.equal(whole.sample(1).next_observations[0], torch.from_numpy(images[1, 0]))
 
 
+@pytest.mark.parametrize("given", [True, 0, 2.5, "4"])
+def test_a_stack_is_of_a_whole_number_of_frames(given: Any) -> None:
+    space, action = spaces.Box(0, 255, (84, 84, 4), np.uint8), spaces.Discrete(2)
+    four: Any = np.int64(4)
+    with pytest.raises(UserError, match="use 'auto', 1, 2"):
+        CompressedReplayBuffer(10, space, action, frame_stack=given)
+    assert CompressedReplayBuffer(10, space, action, frame_stack=four).frame_stack == 4
+
+
 def running_step(env: VecEnv, buffer: Any, seed: int = 0) -> list[Step]:
     """Add steps until an episode has a full stack; the next two steps."""
     steps = list(steps_of(env, 60, seed))

@@ -188,6 +188,17 @@ def test_a_report_of_nothing_says_so(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert sorted(path.name for path in tmp_path.iterdir()) == ["study.yaml"]
 
 
+def test_a_report_of_jobs_that_all_failed_at_once_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    (tmp_path / "study.yaml").write_text(DEFINITION)
+    job = Study(tmp_path).jobs("CartPole")[0]
+    job.folder.mkdir(parents=True)
+    (job.folder / "log.txt").write_text("what it printed\n")
+    assert _study(str(tmp_path), "", 0) == 0
+    assert "nothing to report" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("content", ["", "paths: 3", "a: [", "\0"])
 def test_a_run_whose_configuration_is_damaged_is_left_out(study: Study, content: str) -> None:
     (study.jobs("CartPole")[0].folder / "config.yaml").write_text(content)
