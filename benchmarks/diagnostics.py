@@ -61,7 +61,8 @@ class Switch(lightning.Callback):
 def measure(overrides: list[str], segments: int) -> tuple[float, float]:
     """Microseconds an env step without diagnostics, and those that they add."""
     from rlmem.config import check, compose
-    from rlmem.runs.train import Run, _quiet
+    from rlmem.runs.run import Run
+    from rlmem.runs.train import _quiet
 
     _quiet()
     torch.set_num_threads(1)

@@ -37,7 +37,7 @@ ELSEWHERE = {
     "config/plugins.py": "the command line, and conf/",
     "envs/scores.py": "a table of the package",
     "runs/preflight.py": "what the system says of its memory",
-    "runs/train.py": "the recorder is opened",
+    "runs/run.py": "the recorder is opened",
     "runs/summary.py": "what the system says of this process",
     "runs/study_file.py": "study.yaml, which the user wrote",
     "analysis/show/report.py": "an older report, of which only the names of its files are taken",

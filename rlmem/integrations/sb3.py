@@ -136,9 +136,9 @@ class CompressedReplayBuffer(ReplayBuffer):
             atari = self.obs_shape in ATARI_SHAPES and self._dtype == np.uint8
             return ATARI_STACK if atari else 1
         whole = isinstance(frame_stack, int | np.integer) and not isinstance(frame_stack, bool)
-        if not whole or frame_stack < 1:
-            raise UserError(f"frame_stack={frame_stack!r}: use 'auto', 1, 2, ...")
-        return int(frame_stack)
+        if whole and (count := int(frame_stack)) >= 1:
+            return count
+        raise UserError(f"frame_stack={frame_stack!r}: use 'auto', 1, 2, ...")
 
     def _likely_order(self) -> str:
         """Axis of the stack, by the frames that it may be of, as `VecFrameStack` asks these."""

@@ -2,6 +2,7 @@
 
 import fcntl
 import math
+import shlex
 import time
 from pathlib import Path
 from typing import IO, Any
@@ -47,6 +48,11 @@ def write_config(cfg: TrainSettings, run_dir: Path) -> None:
     files = {run_dir / "config.yaml": cfg.values, run_dir / "overrides.yaml": overrides}
     for path, content in files.items():
         write_small(path, yaml.safe_dump(content, sort_keys=False))
+
+
+def command_to_go_on(run_dir: Path) -> str:
+    """What goes on with a run, as a shell takes it."""
+    return f"python train.py {shlex.quote(f'resume={run_dir}')}"
 
 
 def lock_run(run_dir: Path) -> IO[str]:

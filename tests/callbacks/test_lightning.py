@@ -8,7 +8,7 @@ import torch
 
 from rlmem.agents.dqn import DQN
 from rlmem.config import check, compose
-from rlmem.runs.train import Run
+from rlmem.runs.run import Run
 from tests.runs.helpers import TINY, rows_of
 
 

@@ -1,7 +1,7 @@
 """Rank-based prioritized replay (Schaul et al. 2016, arXiv 1511.05952).
 
-P(i) ~ (1 / rank(i))^alpha, 24 to 32 bytes an item. Strata, weights and beta are those of
-`prioritized.py`.
+P(i) ~ (1 / rank(i))^alpha, 24 to 32 bytes an item. Strata, weights and beta are in
+`priorities.py`.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ import torch
 
 from rlmem.memories.base.serialize import State
 from rlmem.memories.base.state import count_of
-from rlmem.memories.samplers.prioritized import Prioritized, ScheduleSettings
+from rlmem.memories.samplers.priorities import Prioritized, ScheduleSettings
 from rlmem.memories.samplers.rank_heap import RankHeap
 from rlmem.registry import part
 
