@@ -10,7 +10,7 @@ from typing import IO, Any
 import yaml
 
 from rlmem import distributed
-from rlmem.analysis.read.runs import flatten
+from rlmem.analysis.read.runs import ENV_ARGUMENTS, flatten
 from rlmem.callbacks.checkpoint import read_manifest
 from rlmem.callbacks.checkpoint_files import find_checkpoint, no_checkpoint, remove_leftovers
 from rlmem.callbacks.records import cut_files
@@ -22,8 +22,6 @@ from rlmem.run_files import lock_file, why_not, write_small
 from rlmem.runs.summary import read_summary, write_summary
 from rlmem.settings import free_keys
 
-OWN = "env.kwargs."
-
 
 def differences(saved: dict[str, Any], asked: TrainSettings) -> list[str]:
     """Keys that bind a run to its past and differ: 'agent.lr was 0.0001, is 0.001'.
@@ -33,7 +31,7 @@ def differences(saved: dict[str, Any], asked: TrainSettings) -> list[str]:
     """
     before, now = flatten(saved), flatten(asked.values)
     # The environment's own arguments are open: one that was added makes another task.
-    before = {key: "not given" for key in now if key.startswith(OWN)} | before
+    before = {key: "not given" for key in now if key.startswith(ENV_ARGUMENTS)} | before
     free = (*free_keys(asked), "objective.", "logger.", "callbacks.", "env.recommended.")
     return [
         f"{key} was {before[key]}, is {now.get(key)}"

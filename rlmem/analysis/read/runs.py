@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 # What is drawn of metrics.csv, over env steps.
 CURVES = ("env_steps", "frames", "seconds", "train_return_mean", "memory_bytes")
+ENV_ARGUMENTS = "env.kwargs."  # before the names of an environment's own arguments
 MOST_BYTES = 2**24  # of a configuration or a summary
 MOST = 1e300  # of a number
 POINTS = 100  # of a run's curves at most
@@ -93,7 +94,7 @@ class Run:
     @property
     def task(self) -> str:
         """The environment's name, and its own arguments: with others it is another task."""
-        get, own = self.config.get, "env.kwargs."
+        get, own = self.config.get, ENV_ARGUMENTS
         known = self.summary.get("env_id") or self.started.get("env_id")
         name = str(known or get("env.id") or get("env.name"))
         given = {
