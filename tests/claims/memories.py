@@ -84,7 +84,15 @@ def frontiers() -> list[Claim]:
     assert beside
     assert all(listed > 0.9 * mapped for mapped, listed in beside)
     assert breakout.groupby("label")["seed"].nunique().max() == 3
+    size = breakout.groupby("label")["memory_bytes_peak"].mean() / 1e6
+    each = [f"{size[row]:.1f}" for row in ("a_T .9, exemplar, 32 dims, no links", "uniform")]
     return [
+        (page, f"it takes as many{of} ({' and '.join(each)} MB)")
+        for page, of in (
+            ("docs/gwr.md", " as compressed uniform replay"),
+            ("studies/minatar_frontier/findings.md", ""),
+        )
+    ] + [
         (
             "README.md",
             "on MinAtar a list of the newest transitions in as many bytes as "
