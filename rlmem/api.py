@@ -101,7 +101,7 @@ def train(overrides: Iterable[str] = (), *, run_dir: str | Path | None = None) -
         overrides: such as `["memory=gwr", "env=road_runner", "seed=1"]`; `resume=<run directory>`
             goes on with a run.
         run_dir: where it writes; by default outputs/<env>/<memory>/<time>-seed<seed>, as the
-            command line has it.
+            command line has it. Not with `resume=<run directory>`.
 
     Returns:
         The run, finished.
@@ -119,6 +119,10 @@ def train(overrides: Iterable[str] = (), *, run_dir: str | Path | None = None) -
         raise UserError(f"{where[0]}: a key of the command line's; use run_dir='outputs/mine'")
     given = [o for o in repeat_overrides(asked) if not o.startswith("hydra.")]
     cfg = compose("train", given)
+    if cfg.resume not in (None, "auto"):  # it goes on in its own directory
+        if run_dir is not None:
+            raise UserError(f"resume={cfg.resume}: it goes on there; leave run_dir out")
+        run_dir = cfg.resume
     cfg.paths.output_dir = str(Path(run_dir or "outputs").absolute())
     if run_dir is None:
         check(cfg)  # before the names in it are read

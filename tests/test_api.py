@@ -39,6 +39,19 @@ def test_a_run_of_several_environments_that_is_not_finished_can_be_scored(tmp_pa
     assert rlmem.evaluate(run, episodes=1)["episodes"] == 1
 
 
+@pytest.mark.slow
+def test_a_run_goes_on_in_its_own_directory_and_leaves_no_other(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    kept = "checkpoint.keep_memory_when_finished=true"
+    run = rlmem.train([*SMALL, kept], run_dir="mine")
+    with pytest.raises(UserError, match=r"^resume=mine: it goes on there; leave run_dir out"):
+        rlmem.train(["resume=mine"], run_dir="other")
+    longer = rlmem.train(["resume=mine", "trainer.max_env_steps=400"])
+    assert longer.path.resolve() == run.path.resolve()
+    assert longer.summary["env_steps"] == 400
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
 def test_keys_of_the_command_line_are_refused():
     with pytest.raises(ValueError, match="a key of the command line"):
         rlmem.train(["env=cartpole", "hydra.run.dir=x"])

@@ -19,6 +19,7 @@ from hydra._internal.config_loader_impl import get_overrides_dirname
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.utils import JobReturn, JobStatus
 from hydra.errors import HydraException
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
@@ -52,6 +53,15 @@ class Sweep:
         names = self.jobs or sorted(file.parent.name for file in self.folder.glob("*/error.json"))
         errors = [(name, read_json(self.folder / name / ERROR_FILE)) for name in names]
         return [(name, str(e["error"]), int(e["exit_code"])) for name, e in errors if e]
+
+
+class FailedJob(JobReturn):
+    """What Hydra keeps of a job that failed and has said so: asked for its value, it raises what
+    the job raised, without the line that Hydra's own would write between ours."""
+
+    @property
+    def return_value(self) -> Any:
+        raise self._return_value
 
 
 class SweepRecord(Callback):
@@ -97,6 +107,11 @@ class SweepRecord(Callback):
                 others = [c for c in before if c.get("overrides") != command["overrides"]]
                 _write(folder / SWEEP_FILE, {"commands": [*others, command]})
             SweepRecord.current = Sweep(folder, jobs, before)
+
+    def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:
+        """In the process that ran the job, before its launcher hands the return on."""
+        if job_return.status == JobStatus.FAILED:
+            job_return.__class__ = FailedJob
 
 
 def job_folders(config: DictConfig) -> dict[str, list[str]]:
