@@ -14,25 +14,27 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from rlmem.checksums import (
+    CHECKSUM,
+    checksum_of,
+    checksum_of_bytes,
+    read_verified,
+    verify,
+    write_summed,
+)
 from rlmem.errors import UserError, one_line
 from rlmem.memories.base.serialize import STATE_FILE, SavedState, load_state
 from rlmem.run_files import (
-    CHECKSUM,
     RUN_FILE,
     UNREADABLE,
     Kind,
     check_kinds,
-    checksum_of,
-    checksum_of_bytes,
     parse_json,
     read_bytes,
     read_json,
-    read_verified,
     sync_folder,
-    verify,
     why_not,
     write_small,
-    write_summed,
 )
 
 FORMAT = 3

@@ -17,18 +17,9 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load
 
+from rlmem.checksums import Summed, read_verified, write_summed
 from rlmem.errors import UserError, one_line
-from rlmem.run_files import (
-    Kind,
-    Summed,
-    check_kinds,
-    open_regular,
-    parse_json,
-    read_bytes,
-    read_verified,
-    why_not,
-    write_summed,
-)
+from rlmem.run_files import Kind, check_kinds, open_regular, parse_json, read_bytes, why_not
 
 Tensors = Mapping[str, torch.Tensor]
 MOST_MODEL = 2**36  # bytes of a file of tensors

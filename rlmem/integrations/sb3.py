@@ -21,21 +21,16 @@ from rlmem.units import parse_bytes
 
 try:
     from stable_baselines3.common.buffers import ReplayBuffer
-    from stable_baselines3.common.preprocessing import (
-        is_image_space,
-        is_image_space_channels_first,
-    )
     from stable_baselines3.common.type_aliases import ReplayBufferSamples
     from stable_baselines3.common.vec_env import VecNormalize
+
+    from rlmem.integrations.sb3_stacks import Stacks
 except ModuleNotFoundError as error:
     if error.name != "stable_baselines3":
         raise
     raise ImportError(
         "rlmem.integrations.sb3 needs Stable-Baselines3: pip install 'rlmem[sb3]'"
     ) from None
-
-ATARI_STACK = 4
-ATARI_SHAPES = ((ATARI_STACK, 84, 84), (84, 84, ATARI_STACK))
 
 
 class CompressedReplayBuffer(ReplayBuffer):
@@ -110,54 +105,12 @@ class CompressedReplayBuffer(ReplayBuffer):
             self.budget = None if budget is None else parse_bytes(budget)
         except ValueError as error:
             raise UserError(f"replay_buffer_kwargs=dict(budget={budget!r}): {error}") from None
-        self._dtype = np.dtype(observation_space.dtype)
         self._action_dtype = np.dtype(self._maybe_cast_dtype(action_space.dtype))
-        self.frame_stack = self._stack_size(frame_stack)
-        if channels_order not in (None, "first", "last"):
-            raise UserError(f"channels_order={channels_order!r}: use 'first' or 'last'")
-        channels_order = channels_order or self._likely_order()
-        self._channels_last = self.frame_stack > 1 and channels_order == "last"
-        channels, *rest = self._moved_shape()
-        if channels % self.frame_stack:
-            raise UserError(
-                f"frame_stack={frame_stack}: the {channels} channels of the observations "
-                f"{self.obs_shape} are no multiple of it; use frame_stack=1 if they are no stack, "
-                "or channels_order='first' or 'last'"
-            )
-        self._frame_shape = (channels // self.frame_stack, *rest)
-        # What each environment's next step must show, while an episode runs.
-        seen = (n_envs, self.frame_stack, *self._frame_shape) if self.frame_stack > 1 else (0,)
-        self._newest = np.zeros(seen, self._dtype)
-        self._running = np.zeros(n_envs, np.bool_)
+        self._stacks = Stacks(
+            observation_space, self.obs_shape, n_envs, frame_stack, channels_order
+        )
+        self.frame_stack = self._stacks.count
         self.storage = self._make_storage()
-
-    def _stack_size(self, frame_stack: int | str) -> int:
-        if frame_stack == "auto":
-            atari = self.obs_shape in ATARI_SHAPES and self._dtype == np.uint8
-            return ATARI_STACK if atari else 1
-        whole = isinstance(frame_stack, int | np.integer) and not isinstance(frame_stack, bool)
-        if whole and (count := int(frame_stack)) >= 1:
-            return count
-        raise UserError(f"frame_stack={frame_stack!r}: use 'auto', 1, 2, ...")
-
-    def _likely_order(self) -> str:
-        """Axis of the stack, by the frames that it may be of, as `VecFrameStack` asks these."""
-        space, shape = self.observation_space, self.obs_shape
-        if not is_image_space(space):
-            return "last"
-        first = is_image_space_channels_first(space)  # pyright: ignore[reportArgumentType]
-        likely = {}
-        for order, axis in (("first", 0), ("last", 2)):
-            channels, left = divmod(shape[axis], self.frame_stack)
-            frame = (channels, *shape[1:]) if axis == 0 else (*shape[:2], channels)
-            if left == 0 and np.argmin(frame) == axis:
-                likely[order] = channels in (1, 3, 4), first == (axis == 0)
-        return max(likely, key=likely.__getitem__, default="first" if first else "last")
-
-    def _moved_shape(self) -> tuple[int, ...]:
-        """Shape of an observation whose stack lies along the first axis."""
-        *before, last = self.obs_shape or (1,)
-        return (last, *before) if self._channels_last else (*before, last)
 
     def _make_storage(self) -> RingStorage:
         held = self._action_dtype
@@ -165,11 +118,11 @@ class CompressedReplayBuffer(ReplayBuffer):
             first, count = int(self.action_space.start), int(self.action_space.n)
             held = np.result_type(np.min_scalar_type(first), np.min_scalar_type(first + count - 1))
         # The newest stacks count as well.
-        budget = None if self.budget is None else max(1, self.budget - self._newest.nbytes)
+        budget = None if self.budget is None else max(1, self.budget - self._stacks.nbytes)
         return self.storage_class(
             self.buffer_size * self.n_envs,
-            self._frame_shape,
-            self._dtype,
+            self._stacks.frame_shape,
+            self._stacks.dtype,
             stack=self.frame_stack,
             num_envs=self.n_envs,
             action_shape=(self.action_dim,),
@@ -202,10 +155,10 @@ class CompressedReplayBuffer(ReplayBuffer):
             UserError: the observations are not stacks of `frame_stack` frames, or the budget is
                 too small.
         """
-        stacks, following = self._frames(obs), self._frames(next_obs)
+        stacks, following = self._stacks.split(obs), self._stacks.split(next_obs)
         ended = np.asarray(done).reshape(self.n_envs).astype(np.bool_)
         if self.frame_stack > 1:
-            follows = self._check(stacks, following)
+            follows = self._stacks.check(stacks, following)
             # A reset may show the very frame that the episode before it was left with.
             self.storage.arrays.chains["running"][~follows] = False
         timeout = np.zeros(self.n_envs, np.bool_)
@@ -230,46 +183,10 @@ class CompressedReplayBuffer(ReplayBuffer):
                 f"{error.missing} bytes are missing for the newest step alone; use more, or fewer "
                 "environments"
             ) from None
-        if self.frame_stack > 1:
-            self._newest[:] = following
-        self._running = ~ended
+        self._stacks.passed(following, ended)
         self.pos = (int(slots[-1]) + 1) // self.n_envs % self.buffer_size
         evicted = self.storage.drain_evicted()
         self.full = self.full or self.pos == 0 or len(evicted) > 0
-
-    def _frames(self, observation: np.ndarray) -> np.ndarray:
-        """Observations [E, *obs_shape] as frames [E, frame_stack, *frame_shape]."""
-        whole = np.asarray(observation, self._dtype).reshape(self.n_envs, *self.obs_shape)
-        if self._channels_last:
-            whole = np.moveaxis(whole, -1, 1)
-        shape = (self.n_envs, self.frame_stack, *self._frame_shape)
-        return np.ascontiguousarray(whole.reshape(shape))
-
-    def _check(self, stacks: np.ndarray, following: np.ndarray) -> np.ndarray:
-        """Whether each environment's stack is the next one of the step before, bool [E].
-
-        Raises:
-            UserError: it is neither that nor the first of an episode, or the next stack is not
-                this one moved by a frame.
-        """
-        now, ahead, before = (
-            # Bytes: what the storage rebuilds has +0.0 as its padding.
-            a.reshape(self.n_envs, self.frame_stack, -1).view(np.uint8)
-            for a in (stacks, following, self._newest)
-        )
-        follows = self._running & (now == before).all((1, 2))
-        starts = ~now[:, :-1].any((1, 2))
-        moved = (now[:, 1:] == ahead[:, :-1]).all((1, 2))
-        wrong = np.flatnonzero(~((follows | starts) & moved))
-        if len(wrong):
-            raise UserError(
-                f"frame_stack={self.frame_stack}: the observations of environment {wrong[0]} are "
-                f"not its {self.frame_stack} newest frames, the newest last and zeros before an "
-                "episode, as VecFrameStack gives them, or frames are missing (the buffer was "
-                "emptied in an episode, a callback stopped learn()); pass "
-                "replay_buffer_kwargs=dict(frame_stack=1) to hold each observation as it is"
-            )
-        return follows
 
     def size(self) -> int:
         """Positions held; each is one transition an environment."""
@@ -279,7 +196,7 @@ class CompressedReplayBuffer(ReplayBuffer):
         """Empty the buffer."""
         super().reset()
         self.storage.clear()
-        self._running[:] = False
+        self._stacks.forget()
 
     def sample(self, batch_size: int, env: VecNormalize | None = None) -> ReplayBufferSamples:
         """Draw transitions uniformly, by the same draws from numpy's generator as SB3's buffer.
@@ -319,10 +236,7 @@ class CompressedReplayBuffer(ReplayBuffer):
         )
 
     def _observations(self, stacked: torch.Tensor, env: VecNormalize | None) -> torch.Tensor:
-        whole = stacked.numpy()
-        if self._channels_last:
-            whole = np.moveaxis(whole, 1, -1)
-        whole = whole.reshape(len(whole), *self.obs_shape)
+        whole = self._stacks.join(stacked.numpy())
         # One copy: what the storage gives overlaps the next observation.
         return self.to_torch(np.array(self._normalize_obs(whole, env), order="C"), copy=False)
 
@@ -361,7 +275,7 @@ class CompressedReplayBuffer(ReplayBuffer):
 
     def footprint(self) -> dict[str, int]:
         """Component -> bytes held now."""
-        return {**self.storage.footprint(), "newest_stacks": self._newest.nbytes}
+        return {**self.storage.footprint(), "newest_stacks": self._stacks.nbytes}
 
 
 class FrameReplayBuffer(CompressedReplayBuffer):

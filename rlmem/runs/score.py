@@ -13,13 +13,14 @@ from rlmem.callbacks.checkpoint_files import CheckpointFiles, find_checkpoint, n
 from rlmem.callbacks.pictures import beside_game
 from rlmem.callbacks.records import EVALUATION_COLUMNS
 from rlmem.callbacks.weights import load_best
+from rlmem.checksums import verify_file
 from rlmem.collect.collector import derive_seed
 from rlmem.collect.rollout import Video, evaluate_policy
 from rlmem.config.run_directory import run_settings
 from rlmem.config.schema import EvaluateSettings
 from rlmem.envs import human_normalized_score
 from rlmem.errors import UserError, printable
-from rlmem.run_files import new_text, verify_file, write_small
+from rlmem.run_files import new_text, write_small
 from rlmem.runs import build
 from rlmem.units import several
 

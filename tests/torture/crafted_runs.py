@@ -14,7 +14,7 @@ import psutil
 import yaml
 
 from rlmem.callbacks.checkpoint_files import write_checksums
-from rlmem.run_files import checksum_of
+from rlmem.checksums import checksum_of
 from rlmem.runs.summary import peak_rss_bytes, reset_peak_rss
 from tests.torture.runner import Told, forked
 from tests.torture.runs import BASE, KINDS, command, made, pick

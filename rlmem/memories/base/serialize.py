@@ -12,19 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from rlmem.run_files import (
-    CHECKSUM,
-    UNREADABLE,
-    Summed,
-    check_kinds,
-    new_file,
-    parse_json,
-    read_bytes,
-    verify,
-    verify_file,
-    why_not,
-    write_summed,
-)
+from rlmem.checksums import CHECKSUM, Summed, verify, verify_file, write_summed
+from rlmem.run_files import UNREADABLE, check_kinds, new_file, parse_json, read_bytes, why_not
 
 State = Mapping[str, Any]  # name -> array, function that makes one, or JSON value
 STATE_FILE = "state.json"
