@@ -229,6 +229,31 @@ def equal_updates() -> list[Claim]:
              f"5 seeds; {max(steps):,} and {min(steps):,} gradient steps")]  # fmt: skip
 
 
+def bit_flips() -> list[Claim]:
+    page, said = "studies/bit_flip/findings.md", []
+    labels = "DQN", "HER, future", "HER, final", "HER, future, and PER"
+    for bits, seeds in ((5, 3), (10, 3), (13, 3), (15, 5), (20, 3), (30, 1)):
+        table = results("bit_flip", f"bits={bits}$")
+        (steps,) = set(table["grad_steps"])
+        rates = [list(of(table, label, "eval_success_rate")) for label in labels]
+        assert {len(row) for row in rates} == {seeds}
+        for rate in rates[1:]:
+            assert bits == 30 or set(rate) == {1}  # every size up to 20 is solved
+        cells = [", ".join(short(r, ".2f" if 0 < r < 1 else ".0f") for r in row) for row in rates]
+        if seeds == 5:
+            assert all(len(set(row)) == 1 for row in rates)
+            cells = [f"{row[0]:.0f} on all" for row in rates]
+        said.append((page, f"| {bits} | {seeds} | {steps:,.0f} | {' | '.join(cells)} |"))
+        held = [of(table, label, "memory_bytes_peak").mean() for label in labels]
+        assert all(1.295 < hindsight / held[0] < 1.5 for hindsight in held[1:3])
+        assert 1.5 < held[3] / held[0] < 1.6
+        if seeds == 5:
+            sizes = [f"{size / 2**20:.1f}" for size in held]
+            assert sizes[1] == sizes[2] or abs(held[1] - held[2]) < 2**20 / 20
+            said.append((page, f"{sizes[0]}, {sizes[1]} and {sizes[3]} MiB at 15 bits"))
+    return said
+
+
 SOURCES: list[Callable[[], list[Claim]]] = [
     reacher,
     sb3,
@@ -241,4 +266,5 @@ SOURCES: list[Callable[[], list[Claim]]] = [
     road_runner_memory,
     weaker_learner,
     equal_updates,
+    bit_flips,
 ]
