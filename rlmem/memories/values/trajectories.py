@@ -69,8 +69,8 @@ class Trajectories(Stateful):
         run = self._running.setdefault(env, _Running([]))
         run.pieces.append(piece)
         run.steps += len(piece.nodes)
-        # A few large arrays rather than thousands of small ones.
-        if ended or len(run.pieces) == 256 or run.steps > 2 * self.longest:
+        # Steps go by their number alone, whatever pieces they came in: a state has them joined.
+        if ended or run.steps > 2 * self.longest:
             run.pieces = [whole] = [_joined(run.pieces, self.longest)]
             run.steps = len(whole.nodes)
             if ended:
@@ -78,6 +78,8 @@ class Trajectories(Stateful):
                 self.kept.append(whole)
                 self.kept.sort(key=lambda t: -t.score(self.by))
                 del self.kept[self.count :]
+        elif len(run.pieces) == 256:  # a few large arrays rather than thousands of small ones
+            run.pieces = [_joined(run.pieces)]
 
     def crossings(self, made: np.ndarray, most: int) -> np.ndarray:
         """Nodes on two or more of the episodes at a step with a reward, int32 [k].

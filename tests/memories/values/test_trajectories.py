@@ -71,6 +71,18 @@ def test_of_a_long_episode_the_newest_steps_are_kept_and_the_score_of_all(
     assert other.nbytes == kept.nbytes
 
 
+def test_episodes_that_were_saved_take_the_bytes_of_those_that_were_not() -> None:
+    whole, resumed = (Trajectories(3, "return", 200) for _ in range(2))
+    for step in range(900):
+        for kept in (whole, resumed):
+            kept.extend(0, episode([step], [1.0]), False)
+        if step == 100:
+            state = resumed.state_views()
+            resumed.check_state(state)
+            resumed.take_over(state)
+        assert resumed.nbytes == whole.nbytes
+
+
 def test_kept_episodes_are_within_a_budget() -> None:
     given = ["agent=tabular", "env=mini_maze", "memory=gcmr", "memory.budget=64KiB"]
     made = {}
