@@ -192,7 +192,7 @@ def report_study(study: Study) -> Report | None:
         out,
         recorded=recorded,
         columns=_titles(study),
-        opening=Opening(study.title, study.folder / "findings.md", notes),
+        opening=Opening(study.title, study.folder / "findings.md", study.highlight, notes),
         against=against if study.baselines else {},
         more=getattr(code, "section", None),
     )

@@ -18,7 +18,9 @@ from rlmem.run_files import UNREADABLE, parse_yaml, read_small
 from rlmem.runs.summary import read_summary
 
 RECORD = "runs.npz"
-KEYS = {"title", "common", "machine", "rows", "columns", "fifo", "baselines", "first_seed"}
+KEYS = {
+    "title", "common", "machine", "rows", "columns", "fifo", "baselines", "highlight", "first_seed",
+}  # fmt: skip
 OF_MEMORY = re.compile(r"[~+]*(memory|threshold)\b")  # overrides that a FIFO beside does without
 # What a FIFO beside a row holds as much of: its key, and the run's number that it is set to.
 FIFOS = {
@@ -146,9 +148,11 @@ class Study:
                 f"{folder}/{RECORD}: cannot be read ({error}); remove it to run all anew"
             ) from None
         self.recorded = {run.folder: run for run in runs}
-        self.baselines = self._baselines(content.get("baselines"))
-        fifos = {slug(fifo) for rows in self.fifos().values() for fifo in rows.values()}
-        if taken := [row for row in self.rows if slug(row) in fifos]:
+        fifos = [fifo for rows in self.fifos().values() for fifo in rows.values()]
+        self.baselines = self._named("baselines", content.get("baselines"), [*self.rows])
+        lines = [*self.rows, *fifos]
+        self.highlight = self._named("highlight", content.get("highlight"), lines)
+        if taken := [row for row in self.rows if slug(row) in {slug(fifo) for fifo in fifos}]:
             self._refuse(f"row {taken[0]} is named like the FIFO of another")
 
     def _refuse(self, what: str) -> NoReturn:
@@ -215,13 +219,14 @@ class Study:
             self._refuse(f"{name} has fifo={value}; true, {', '.join(FIFOS)}, or a list of these")
         return [kind for kind in FIFOS if kind in kinds]
 
-    def _baselines(self, value: Any) -> list[str]:
+    def _named(self, key: str, value: Any, lines: Sequence[str]) -> list[str]:
+        """Some lines of the table, each once."""
         if not isinstance(value, list | None):
-            self._refuse(f"baselines={value}; a list of rows")
-        baselines = [str(name) for name in value or []]
-        if unknown := [name for name in baselines if name not in self.rows]:
-            self._refuse(f"baselines: {unknown[0]} is no row; there are {'; '.join(self.rows)}")
-        return list(dict.fromkeys(baselines))
+            self._refuse(f"{key}={value}; a list of rows")
+        named = [str(name) for name in value or []]
+        if unknown := [name for name in named if name not in lines]:
+            self._refuse(f"{key}: {unknown[0]} is no row; there are {'; '.join(lines)}")
+        return list(dict.fromkeys(named))
 
     def seeds(self, column: str, row: str) -> range:
         """Those of a cell: as many as its row or its column asks for, whichever is more."""

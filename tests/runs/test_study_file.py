@@ -69,6 +69,7 @@ def run(study: Study, label: str, seed: int = 0, **summary: Any) -> None:
         ("rows: {a: ''}\ncolumns: {b: {fifo: true}}", "b has an unknown key fifo"),
         ("rows: {a: '', b: ''}\ncolumns: {c: ''}\nbaselines: [d]", "d is no row; there are a; b"),
         ("rows: {a: ''}\ncolumns: {c: ''}\nbaselines: a", "baselines=a; a list of rows"),
+        ("rows: {a: ''}\ncolumns: {c: ''}\nhighlight: [b]", "highlight: b is no row; there are a"),
         (
             "rows: {a: {fifo: true}, FIFO of the bytes of a: ''}\ncolumns: {b: ''}",
             "is named like the FIFO of another",
@@ -229,6 +230,22 @@ def test_rows_are_held_against_the_baselines_and_fifos_are_not(study: Study) -> 
     with (study.folder / "report/baselines.csv").open(newline="") as file:
         rows = [(row["label"], row["baseline"]) for row in csv.DictReader(file)]
     assert rows == [("gwr", "per"), ("none", "per")]
+
+
+def test_rows_that_a_study_highlights_are_alone_in_colour(tmp_path: Path) -> None:
+    named = "\nhighlight: [none, FIFO of the bytes of none]"
+    (tmp_path / "study.yaml").write_text(ROWS + COLUMNS + named)
+    study = Study(tmp_path)
+    for label in ("per", "gwr", "none", "FIFO of the bytes of none"):
+        run(study, label)
+    report = report_study(study)
+    assert report is not None
+    (drawn,) = [drawn for drawn in report.figures if drawn.name.startswith("bytes")]
+    assert drawn.caption.startswith("Of those in colour: On ")
+    assert "In grey: 2 other settings." in drawn.caption
+    colours = {setting.label: setting.look.colour for setting in report.settings}
+    assert colours["none"] in drawn.svg
+    assert colours["gwr"] not in drawn.svg
 
 
 def test_a_study_without_a_kind_of_fifos_has_no_column_for_it(tmp_path: Path) -> None:

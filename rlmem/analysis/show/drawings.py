@@ -111,11 +111,13 @@ def draw(
     sections: Sequence[Section],
     folder: Path,
     marked: Sequence[str] = (),
+    highlight: Sequence[str] = (),
 ) -> list[Drawing]:
     """Draw and save all figures that the settings and sections give.
 
     Args:
         marked: labels that are in colour where others are grey.
+        highlight: labels that alone are in colour, in an environment that has one of them.
 
     Raises:
         UserError: matplotlib is missing.
@@ -139,27 +141,30 @@ def draw(
 
     for env_id in dict.fromkeys(setting.env_id for setting in settings):
         here = [setting for setting in settings if setting.env_id == env_id]
-        others = len(here) - len(figures.in_colour(here, marked))
-        said, alt = finding(here), in_words(here)
+        named = [setting for setting in here if setting.label in highlight]
+        chosen = named or figures.in_colour(here, marked)
+        others = len(here) - len(chosen)
+        said, alt = finding(named or here), in_words(named or here)
+        said = f"Of those in colour: {said}" if named else said
         said += f" In grey: {several(others, 'other setting')}." if others else ""
         compared, final = here[0].compares, here[0].metric
         about = f"{said} Grey line: no other setting returned more with fewer bytes."
         if unknown := [s for s in here if not np.isfinite(s.mean("memory_bytes_peak"))]:
             about += f" Not drawn, as their bytes are not known: {listed(unknown)}."
-        drawn_of = figures.return_against_bytes(here, compared, marked)
+        drawn_of = figures.return_against_bytes(here, compared, chosen)
         keep(env_id, "bytes", about, drawn_of, "bytes", alt)
         about = f"{said} {_around(here)}"
         for name, over in (("curves", "env_steps"), ("seconds", "seconds")):
-            drawn_of = figures.curves(here, over=over, marked=marked)
+            drawn_of = figures.curves(here, over=over, chosen=chosen)
             keep(env_id, name, about, drawn_of, over.replace("_", " "), alt)
         if compared == OVER_RUN:
-            drawn_of = figures.return_against_bytes(here, final, marked)
+            drawn_of = figures.return_against_bytes(here, final, chosen)
             keep(env_id, "final", finding(here, final), drawn_of)
         runs = [run.curves for setting in here for run in setting.runs]
         if any((curve["frames"] > curve["env_steps"]).any() for curve in runs):
-            drawn_of = figures.curves(here, over="frames", marked=marked)
+            drawn_of = figures.curves(here, over="frames", chosen=chosen)
             keep(env_id, "frames", "Return over frames, of which a step has several", drawn_of)
-        drawn_of = figures.curves(here, "memory_bytes", marked=marked)
+        drawn_of = figures.curves(here, "memory_bytes", chosen=chosen)
         keep(env_id, "held", "Bytes that the memory holds", drawn_of)
         for column, what in TIMED.items():
             timed = sum(bool(np.isfinite(setting.mean(column))) for setting in here)

@@ -58,14 +58,15 @@ def curves(
     settings: Sequence[Setting],
     column: str = "train_return_mean",
     over: str = "env_steps",
-    marked: Sequence[str] = (),
+    chosen: Sequence[Setting] | None = None,
 ) -> Figure | None:
-    """A column of the runs' curves over another: the mean over the seeds.
+    """A column of the runs' curves over another: the mean over the seeds, of those that are not
+    chosen in grey.
 
     Around it the 95 % interval, or of few seeds each seed, which stand alone where they share no
     span. None where no run has both.
     """
-    chosen = in_colour(settings, marked)
+    chosen = in_colour(settings) if chosen is None else chosen
     drawn, at = panel(chosen)
     of_bytes = column == "memory_bytes"
     named: list[Named] = []
@@ -132,14 +133,14 @@ def _together(
 
 @rc_context(PANEL)
 def return_against_bytes(
-    settings: Sequence[Setting], metric: str, marked: Sequence[str] = ()
+    settings: Sequence[Setting], metric: str, chosen: Sequence[Setting] | None = None
 ) -> Figure | None:
     """A return over the peak bytes, with the frontier in grey; None without a point."""
     held = [setting for setting in settings if np.isfinite(setting.mean("memory_bytes_peak"))]
     points = [(c, e) for c in held if (e := c.estimate(metric))]
     if not points:
         return None
-    chosen = in_colour(settings, marked)
+    chosen = in_colour(settings) if chosen is None else chosen
     drawn, at = panel(chosen)
     cost = np.array([setting.mean("memory_bytes_peak") for setting, _ in points])
     gain = np.array([estimate.value for _, estimate in points])

@@ -42,6 +42,7 @@ class Report:
         figures: in the order of the page.
         findings: Markdown file that opens the page.
         baselines: labels that figures show in colour.
+        highlight: labels that alone have colour.
         effects: of the thresholds, for each grid of both.
         sections: above the environments.
         tables: name -> content of NAME.csv.
@@ -54,6 +55,7 @@ class Report:
     figures: list[Drawing] = field(default_factory=list)
     findings: Path | None = None
     baselines: Sequence[str] = ()
+    highlight: Sequence[str] = ()
     effects: list[Effects] = field(default_factory=list)
     sections: list[Section] = field(default_factory=list)
     tables: dict[str, pd.DataFrame] = field(default_factory=dict)
@@ -66,11 +68,13 @@ class Opening:
     Attributes:
         title: before what is counted.
         findings: Markdown file that opens the page.
+        highlight: labels of the settings that its figures show in colour; none: as in any report.
         notes: further lines for the reader.
     """
 
     title: str = ""
     findings: Path | None = None
+    highlight: Sequence[str] = ()
     notes: Sequence[str] = ()
 
 
@@ -119,7 +123,7 @@ def write_report(
     sources += [f"{len(recorded)} recorded runs"] if recorded else []
     settings = make_settings(collection.runs)
     report = Report(sources, collection, settings, opening.title, effects=_effects(settings))
-    report.findings = opening.findings
+    report.findings, report.highlight = opening.findings, opening.highlight
     report.baselines = list(dict.fromkeys(chain.from_iterable((against or {}).values())))
     report.sections = _sections(settings, against or {}, more)
     report.tables = {"results": results_table(settings), "summary": summary_table(settings)}
@@ -168,7 +172,13 @@ def _write(report: Report, out: Path) -> None:
         (fresh / "figures").mkdir()
         for name, table in report.tables.items():
             plain_cells(table).to_csv(fresh / f"{name}.csv", index=False)
-        report.figures = draw(report.settings, report.sections, fresh / "figures", report.baselines)
+        report.figures = draw(
+            report.settings,
+            report.sections,
+            fresh / "figures",
+            marked=report.baselines,
+            highlight=report.highlight,
+        )
         write_report_page(report, fresh / "index.html")
         if not (out / "index.html").exists():  # what lies there is of no report
             names = sorted(path.relative_to(fresh) for path in fresh.rglob("*.*"))
