@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlmem import run_files
+from rlmem import checksums
 from rlmem.memories import (
     GWRWriter,
     MapStorage,
@@ -218,7 +218,7 @@ def test_saving_and_loading_take_no_second_copy(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checkpoint, "PIECE", 2**18)
-    monkeypatch.setattr(run_files, "BLOCK", 2**16)
+    monkeypatch.setattr(checksums, "BLOCK", 2**16)
     (memory, shape), (other, _) = large(kind, 2500), large(kind, 2500)
     envs = RandomEnvs(np.random.default_rng(0), shape, np.uint8, end=0.0)
     memory.extend(envs.block(100))
