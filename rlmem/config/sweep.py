@@ -65,7 +65,8 @@ class FailedJob(JobReturn):
 
 
 class SweepRecord(Callback):
-    """Hydra's callback that writes down what a sweep was asked for.
+    """Hydra's callback that writes down what a sweep was asked for, and lets a job that failed
+    speak for itself.
 
     `current` is the sweep of this process, as Hydra gives nobody its callbacks.
     """

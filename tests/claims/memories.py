@@ -249,7 +249,6 @@ def bit_flips() -> list[Claim]:
         assert 1.5 < held[3] / held[0] < 1.6
         if seeds == 5:
             sizes = [f"{size / 2**20:.1f}" for size in held]
-            assert sizes[1] == sizes[2] or abs(held[1] - held[2]) < 2**20 / 20
             said.append((page, f"{sizes[0]}, {sizes[1]} and {sizes[3]} MiB at 15 bits"))
     return said
 

@@ -241,7 +241,8 @@ def test_rows_that_a_study_highlights_are_alone_in_colour(tmp_path: Path) -> Non
     report = report_study(study)
     assert report is not None
     (drawn,) = [drawn for drawn in report.figures if drawn.name.startswith("bytes")]
-    assert drawn.caption.startswith("Of those in colour: On ")
+    spoken = [d for d in report.figures if d.name.startswith(("bytes", "curves", "final"))]
+    assert all(d.caption.startswith("Of those in colour: On ") for d in spoken)
     assert "In grey: 2 other settings." in drawn.caption
     colours = {setting.label: setting.look.colour for setting in report.settings}
     assert colours["none"] in drawn.svg

@@ -144,8 +144,8 @@ def draw(
         named = [setting for setting in here if setting.label in highlight]
         chosen = named or figures.in_colour(here, marked)
         others = len(here) - len(chosen)
-        said, alt = finding(named or here), in_words(named or here)
-        said = f"Of those in colour: {said}" if named else said
+        told = "Of those in colour: " if named else ""
+        said, alt = told + finding(named or here), in_words(named or here)
         said += f" In grey: {several(others, 'other setting')}." if others else ""
         compared, final = here[0].compares, here[0].metric
         about = f"{said} Grey line: no other setting returned more with fewer bytes."
@@ -159,7 +159,7 @@ def draw(
             keep(env_id, name, about, drawn_of, over.replace("_", " "), alt)
         if compared == OVER_RUN:
             drawn_of = figures.return_against_bytes(here, final, chosen)
-            keep(env_id, "final", finding(here, final), drawn_of)
+            keep(env_id, "final", told + finding(named or here, final), drawn_of)
         runs = [run.curves for setting in here for run in setting.runs]
         if any((curve["frames"] > curve["env_steps"]).any() for curve in runs):
             drawn_of = figures.curves(here, over="frames", chosen=chosen)

@@ -60,11 +60,11 @@ def curves(
     over: str = "env_steps",
     chosen: Sequence[Setting] | None = None,
 ) -> Figure | None:
-    """A column of the runs' curves over another: the mean over the seeds, of those that are not
-    chosen in grey.
+    """A column of the runs' curves over another: the mean over the seeds.
 
-    Around it the 95 % interval, or of few seeds each seed, which stand alone where they share no
-    span. None where no run has both.
+    The chosen settings are in colour, the others grey; None: those of `in_colour`. Around the
+    mean the 95 % interval, or of few seeds each seed, which stand alone where they share no span.
+    None where no run has both.
     """
     chosen = in_colour(settings) if chosen is None else chosen
     drawn, at = panel(chosen)
@@ -135,7 +135,10 @@ def _together(
 def return_against_bytes(
     settings: Sequence[Setting], metric: str, chosen: Sequence[Setting] | None = None
 ) -> Figure | None:
-    """A return over the peak bytes, with the frontier in grey; None without a point."""
+    """A return over the peak bytes, with the frontier in grey; None without a point.
+
+    The chosen settings are in colour, the others grey; None: those of `in_colour`.
+    """
     held = [setting for setting in settings if np.isfinite(setting.mean("memory_bytes_peak"))]
     points = [(c, e) for c in held if (e := c.estimate(metric))]
     if not points:
