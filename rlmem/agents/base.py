@@ -94,6 +94,7 @@ class Learner(lightning.LightningModule):
         makes_keys: whether it then asks with keys of its own; False: with the observations.
         compiles: whether `_update`, a function of one minibatch, can be one compiled graph; then
             `optimizer` is a `FusedAdam`.
+        records: the same of one recorded launch on a GPU; `_update` never waits for it.
         on_cpu: whether it computes there, whatever the machine has.
         data_parallel: whether several processes can train it together: it learns from minibatches
             of a replay, and takes every gradient step by `apply_gradients`, which averages them.
@@ -110,6 +111,7 @@ class Learner(lightning.LightningModule):
     asks: ClassVar[bool] = False
     makes_keys: ClassVar[bool] = False
     compiles: ClassVar[bool] = False
+    records: ClassVar[bool] = False
     on_cpu: ClassVar[bool] = False
     data_parallel: ClassVar[bool] = False
     online: Any

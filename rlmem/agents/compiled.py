@@ -14,6 +14,7 @@ from torch._inductor.exc import InvalidCxxCompiler
 
 from rlmem.agents.base import Learner
 from rlmem.agents.optimizers import FusedAdam
+from rlmem.agents.recorded import RecordedUpdate
 from rlmem.compiling import compiling
 from rlmem.errors import UserError
 from rlmem.memories.base.batch import Batch
@@ -67,10 +68,11 @@ _numbers = itertools.count()
 
 
 def compile_update(agent: Learner, asked: bool | str, grad_steps: int) -> None:
-    """Compile what an agent does with a minibatch, if that is asked for and possible.
+    """Compile what an agent does with a minibatch, if that is asked for and possible; on a GPU,
+    record it.
 
     Args:
-        asked: `trainer.compile`: true, false, or auto: where the run is long enough.
+        asked: `trainer.compile`: true, false, or auto: on a CPU, where the run is long enough.
         grad_steps: of the run.
 
     Raises:
@@ -78,15 +80,20 @@ def compile_update(agent: Learner, asked: bool | str, grad_steps: int) -> None:
     """
     if not asked:
         return
+    on_gpu = agent.device.type == "cuda"
     small = not any(getattr(module, "many_threads", False) for module in agent.modules())
-    fits = agent.compiles and isinstance(agent.optimizer, FusedAdam)
-    if asked == "auto" and not (fits and small and grad_steps >= REPAYS_FROM):
+    fits = agent.records if on_gpu else agent.compiles
+    fits = fits and isinstance(agent.optimizer, FusedAdam)
+    if asked == "auto" and not (fits and small and grad_steps >= REPAYS_FROM and not on_gpu):
         return
     if not fits:
         raise UserError(
-            f"trainer.compile={asked}: the update of this agent and its optimizer cannot be "
-            "compiled; leave the key out"
+            f"trainer.compile=true: on a {'GPU' if on_gpu else 'CPU'} the update of this agent and "
+            "its optimizer cannot be compiled; leave the key out"
         )
+    if on_gpu:
+        agent._update = RecordedUpdate(agent._update)
+        return
     try:
         from torch._inductor.cpp_builder import get_cpp_compiler
 

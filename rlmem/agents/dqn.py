@@ -70,7 +70,7 @@ class DQN(Learner):
     """
 
     has_action_values = True
-    compiles = data_parallel = True
+    compiles = records = data_parallel = True
 
     @classmethod
     def check(cls, settings: DQNSettings, run: Any) -> None:

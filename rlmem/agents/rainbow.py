@@ -235,7 +235,7 @@ class Rainbow(DQN):
         with torch.no_grad():
             td_error = self.distribution.mean(target)
             td_error = td_error - _of(self.distribution.values(outputs), action)
-            priority = self.distribution.priority(td_error, losses)
+            priority = self.distribution.priority(td_error, losses.detach())
         found = {"td_error": td_error, "priority": priority}
         return found, (row["weight"].squeeze(-1) * losses).mean()
 

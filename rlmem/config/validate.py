@@ -52,8 +52,10 @@ def read_settings(values: dict[str, Any], *, lenient: bool = False) -> TrainSett
         if needs is not None:
             needs(chosen, settings)
     _check_schedule(settings)
-    compiles = getattr(settings.agent.part and settings.agent.part.cls, "compiles", True)
-    if settings.trainer.compile is True and not compiles:
+    agent = settings.agent.part and settings.agent.part.cls
+    compiles = getattr(agent, "compiles", True)
+    on_gpu = settings.trainer.accelerator != "cpu" and getattr(agent, "records", True)
+    if settings.trainer.compile is True and not (compiles or on_gpu):
         raise UserError(
             f"trainer.compile=true: the update of agent={settings.agent.name} cannot be compiled; "
             "leave the key out"

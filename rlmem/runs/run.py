@@ -24,7 +24,13 @@ from rlmem.envs import human_normalized_score
 from rlmem.errors import UserError
 from rlmem.runs import build, processes
 from rlmem.runs.resume import command_to_go_on
-from rlmem.runs.summary import git_commit, peak_rss_bytes, versions, write_summary
+from rlmem.runs.summary import (
+    device_name,
+    git_commit,
+    peak_rss_bytes,
+    versions,
+    write_summary,
+)
 
 LINES_OF_JOB = 4  # of progress, of a sweep's job away from a terminal
 
@@ -173,6 +179,7 @@ class Run:
             "env_steps_per_second": stream.env_steps / seconds if seconds else None,
             "wall_seconds": seconds,
             "cpu_seconds": recorder.cpu_seconds,
+            "device": device_name(self.trainer.strategy.root_device),
             "versions": versions(),
             "git_commit": self.git_commit,
         }

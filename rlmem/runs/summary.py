@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from rlmem.run_files import read_json, write_small
 
 PACKAGES = ("torch", "torchrl", "lightning", "gymnasium", "ale_py", "rlmem")
@@ -24,6 +26,11 @@ def versions() -> dict[str, str]:
         except importlib.metadata.PackageNotFoundError:
             found[package] = "not installed"
     return found
+
+
+def device_name(device: torch.device) -> str:
+    """What a run learns on: the GPU's name, or `cpu`."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
 def git_commit() -> str | None:

@@ -19,6 +19,7 @@ from rlmem.config.sweep_place import place_of_this_job
 from rlmem.errors import UserError, shortage
 from rlmem.runs import others, processes
 from rlmem.runs.preflight import preflight, slow_precision
+from rlmem.runs.repeatable import repeatable
 from rlmem.runs.resume import (
     command_to_go_on,
     finished_summary,
@@ -139,7 +140,8 @@ def _train_here(cfg: TrainSettings, run_dir: Path, resuming: bool) -> dict[str, 
         _say(f"resumed at {run.stream.env_steps:,} env steps")
     status, error, summary = "failed", None, None
     try:
-        summary = run.fit()
+        with repeatable(run.trainer.strategy.root_device):
+            summary = run.fit()
     except BaseException as exc:
         # A second signal, or one in the final evaluation; Lightning makes it a SystemExit.
         if not (run.signals.received and isinstance(exc, KeyboardInterrupt | SystemExit)):

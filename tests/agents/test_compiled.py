@@ -8,11 +8,13 @@ import torch
 
 from rlmem.agents import compiled
 from rlmem.agents.compiled import REPAYS_FROM, CompiledUpdate, compile_update
+from rlmem.agents.rainbow import Rainbow
 from rlmem.errors import UserError
 from rlmem.memories.base.batch import Batch
 from tests.agents import test_ddpg
 from tests.agents.test_consolidation import consolidating
 from tests.agents.test_dqn import make_agent, make_batch
+from tests.settings import settings
 
 
 @pytest.mark.parametrize(("asked", "grad_steps"), [(False, 10**9), ("auto", REPAYS_FROM - 1)])
@@ -28,8 +30,16 @@ def test_auto_passes_over_what_cannot_be_compiled_and_true_names_it() -> None:
     agent = make_agent("agent.optimizer=rmsprop")
     compile_update(agent, "auto", 10**9)
     assert not isinstance(agent._update, CompiledUpdate)
-    with pytest.raises(UserError, match=r"trainer\.compile=True"):
+    with pytest.raises(UserError, match=r"trainer\.compile=true"):
         compile_update(agent, True, 10**9)
+
+
+def test_what_a_gpu_alone_can_do_is_refused_on_a_cpu() -> None:
+    cfg = settings("agent=rainbow", "trainer.compile=true").agent
+    with pytest.raises(
+        UserError, match=r"trainer\.compile=true: on a CPU the update of this agent"
+    ):
+        compile_update(Rainbow(cfg, (2,), 3), True, 0)
 
 
 def test_without_a_compiler_one_line_says_so(

@@ -70,6 +70,7 @@ def test_distributions_learn_a_constant_return(kind: str, dueling: str) -> None:
         outputs = agent.update(batch)
     assert outputs["loss"].item() < first
     assert outputs["td_error"].abs().max() < 0.25
+    assert not any(found.requires_grad for found in outputs.values())  # each held a whole network
     values = agent.values(batch["observation"][0])
     taken = values.gather(1, batch["action"][0].unsqueeze(-1))
     torch.testing.assert_close(taken, torch.full_like(taken, 1.5), atol=0.25, rtol=0)

@@ -20,7 +20,7 @@ SUMMARY_KEYS = {
     *("memory_components", "memory_budget", "memory_entries", "transitions_seen"),
     "bytes_per_transition",
     *("peak_rss_bytes", "env_steps_per_second", "wall_seconds", "cpu_seconds"),
-    *("versions", "git_commit"),
+    *("device", "versions", "git_commit"),
 }
 VERSIONS = {"python", "torch", "torchrl", "lightning", "gymnasium", "ale_py", "rlmem"}
 
