@@ -23,10 +23,12 @@ def make_run(
     size: int = 1000,
     status: str = "finished",
     rows: int = 20,
+    evaluated: int = 0,
     config: dict[str, Any] | None = None,
     **summary: Any,
 ) -> Path:
-    """A run whose return climbs to `final` and whose memory fills to `size` bytes."""
+    """A run whose return climbs to `final` and whose memory fills to `size` bytes; of two episodes
+    an evaluation, the last of `evaluated` evaluations has the mean `final`."""
     folder.mkdir(parents=True)
     content = {
         "seed": seed,
@@ -59,6 +61,12 @@ def make_run(
         for k, share in enumerate(np.linspace(0, 1, rows), start=1):
             learned = [final * share, size * share, 5.0, 80.0]
             writer.writerow([1000 * k, 1000 * k, 250 * k, 2.0 * k, *learned])
+    if evaluated:
+        lines = ["env_steps,episode,return,length"]
+        for share in np.linspace(0, 1, evaluated + 1)[1:]:
+            at = int(1000 * rows * share)
+            lines += [f"{at},{n},{final * share + (-1) ** n},9" for n in (1, 2)]
+        (folder / "evaluations.csv").write_text("\n".join(lines) + "\n")
     if status != "no summary":
         content = {
             "status": status,

@@ -13,7 +13,7 @@ from rlmem.analysis.compare.statistics import (
     row_mean,
     stratified_bootstrap,
 )
-from rlmem.analysis.read.runs import OVER_RUN
+from rlmem.analysis.read.curves import OVER_RUN
 
 RATIOS = {"bytes": "memory_bytes_peak", "entries": "memory_entries", "cpu_seconds": "cpu_seconds"}
 

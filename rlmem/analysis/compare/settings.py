@@ -20,7 +20,8 @@ from rlmem.analysis.compare.statistics import (
     row_mean,
     stratified_bootstrap,
 )
-from rlmem.analysis.read.runs import OVER_RUN, SUCCESS, Run
+from rlmem.analysis.read.curves import OVER_RUN
+from rlmem.analysis.read.runs import SUCCESS, Run
 from rlmem.units import parse_bytes
 
 THRESHOLDS = "threshold.activation", "threshold.habituation"

@@ -18,7 +18,8 @@ from scipy import stats
 from rlmem.analysis.compare.names import make_label
 from rlmem.analysis.compare.settings import THRESHOLDS, Setting
 from rlmem.analysis.compare.statistics import Array, Estimate
-from rlmem.analysis.read.runs import OVER_RUN, Run
+from rlmem.analysis.read.curves import OVER_RUN
+from rlmem.analysis.read.runs import Run
 from rlmem.units import signed_bytes
 
 TERMS = "a_T", "h_T", "a_T x h_T"

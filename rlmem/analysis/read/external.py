@@ -4,7 +4,8 @@ import math
 import re
 from pathlib import Path
 
-from rlmem.analysis.read.runs import Run, curves_of, means_of
+from rlmem.analysis.read.curves import curves_of, means_of
+from rlmem.analysis.read.runs import Run
 from rlmem.errors import one_line
 
 _SEED = re.compile(r"\d{1,15}(\.0*)?")  # as spreadsheets and pandas write it

@@ -5,6 +5,8 @@ It is numpy's own archive, a zip of columns without pickle: `np.load("runs.npz")
     header              uint8 [bytes]   JSON: each run's folder, configuration, overrides, summary,
                                         means, and how many points of each column are its own
     env_steps, ...      float32 [points of all runs], one column for each of CURVES
+    evaluated_at, ...   float32 [evaluations of all runs], one for each of EVALUATED; files of
+                        before have none
 
 What all configurations share is written once. The zip has a CRC-32 of each column, so a damaged
 file is refused. The same runs give the same bytes.
@@ -20,7 +22,8 @@ from itertools import accumulate, pairwise
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from rlmem.analysis.read.runs import CURVES, POINTS, Run
+from rlmem.analysis.read.curves import CURVES, EVALUATED, POINTS
+from rlmem.analysis.read.runs import Run
 from rlmem.errors import one_line
 from rlmem.run_files import new_file, open_regular, parse_json
 
@@ -59,13 +62,14 @@ def write_record(path: Path, runs: Sequence[Run]) -> None:
             "summary": run.summary,
             "means": run.means,
             "points": len(run.curves["env_steps"]),
+            "evaluations": len(run.curves["evaluated_at"]),
         }
         for run, config in zip(runs, configs, strict=True)
     ]
     header = {"format": FORMAT, "config": shared, "runs": described}
     columns: Any = {
         name: np.concatenate([np.empty(0, np.float32), *(run.curves[name] for run in runs)])
-        for name in CURVES
+        for name in (*CURVES, *EVALUATED)
     }
     text = np.frombuffer(json.dumps(header, separators=(",", ":")).encode(), np.uint8)
     fresh = path.with_suffix(".new")
@@ -93,7 +97,8 @@ def read_record(path: Path) -> list[Run]:
             if sum(info.file_size for info in archive.infolist()) > MOST_BYTES:
                 raise ValueError(f"unpacked it has more than {MOST_BYTES:,} bytes")
             header = parse_json(_column(archive, "header", np.uint8).tobytes())
-            columns = {name: _column(archive, name, np.float32) for name in CURVES}
+            own = EVALUATED if f"{EVALUATED[0]}.npy" in archive.namelist() else ()
+            columns = {name: _column(archive, name, np.float32) for name in (*CURVES, *own)}
         return _runs(path.parent, header, columns)
     except KeyError as error:
         raise ValueError(f"it lacks {error.args[0]}") from None
@@ -116,6 +121,8 @@ def _column(archive: zipfile.ZipFile, name: str, dtype: "type[np.generic]") -> "
 
 
 def _runs(folder: Path, header: Any, columns: dict[str, "np.ndarray"]) -> list[Run]:
+    import numpy as np
+
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         raise ValueError(f"its format is not {FORMAT}")
     shared, described = header["config"], header["runs"]
@@ -123,13 +130,13 @@ def _runs(folder: Path, header: Any, columns: dict[str, "np.ndarray"]) -> list[R
         raise ValueError("its header holds something else")
     for run in described:
         _check(run)
-    ends = list(accumulate((run["points"] for run in described), initial=0))
-    if any(len(column) != ends[-1] for column in columns.values()):
-        raise ValueError("its columns have other lengths than its header says")
+    parts = _parted(columns, CURVES, [run["points"] for run in described])
+    of_all = [run.get("evaluations", 0) for run in described]
+    none = dict.fromkeys(EVALUATED, np.empty(0, np.float32))
+    played = _parted(none | columns, EVALUATED, of_all)
     found = []
-    for run, (start, end) in zip(described, pairwise(ends), strict=True):
-        curves = {name: column[start:end] for name, column in columns.items()}
-        about = shared | run["config"]
+    for run, curve, evaluations in zip(described, parts, played, strict=True):
+        curves, about = curve | evaluations, shared | run["config"]
         if type(about.get("seed")) is not int:
             raise ValueError(f"{run['folder']} has no seed")
         found.append(
@@ -141,6 +148,20 @@ def _runs(folder: Path, header: Any, columns: dict[str, "np.ndarray"]) -> list[R
     return found
 
 
+def _parted(
+    columns: dict[str, "np.ndarray"], names: Sequence[str], counts: list[int]
+) -> list[dict[str, "np.ndarray"]]:
+    """Of each run its own part of the columns.
+
+    Raises:
+        ValueError: they are longer or shorter than all parts together.
+    """
+    ends = list(accumulate(counts, initial=0))
+    if any(len(columns[name]) != ends[-1] for name in names):
+        raise ValueError("its columns have other lengths than its header says")
+    return [{name: columns[name][a:b] for name in names} for a, b in pairwise(ends)]
+
+
 def _check(run: Any) -> None:
     """Raises ValueError unless it describes a run."""
     if not isinstance(run, dict) or not isinstance(run.get("folder"), str):
@@ -148,15 +169,14 @@ def _check(run: Any) -> None:
     inside = PurePosixPath(run["folder"])
     if inside.is_absolute() or ".." in inside.parts or "\0" in run["folder"]:
         raise ValueError(f"{run['folder']!r} is no folder below its own")
-    overrides, points = run["overrides"], run["points"]
+    overrides, points = run["overrides"], (run["points"], run.get("evaluations", 0))
     whole = (
         _is_flat(run["config"])
         and _is_flat(run["means"])
         and isinstance(run["summary"], dict)
         and isinstance(overrides, list)
         and all(isinstance(each, str) for each in overrides)
-        and type(points) is int
-        and 0 <= points <= POINTS
+        and all(type(count) is int and 0 <= count <= POINTS for count in points)
     )
     if not whole:
         raise ValueError(f"what it says of {run['folder']} is something else")

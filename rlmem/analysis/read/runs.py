@@ -7,6 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
+from rlmem.analysis.read.curves import (
+    OVER_RUN,
+    TIMES,
+    curves_of,
+    means_of,
+    read_table,
+    table_of,
+    text_of,
+)
 from rlmem.errors import one_line
 from rlmem.run_files import (
     RUN_FILE,
@@ -15,7 +24,6 @@ from rlmem.run_files import (
     parse_yaml,
     read_json,
     read_small,
-    table_text,
 )
 from rlmem.units import several
 
@@ -23,12 +31,9 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
-# What is drawn of metrics.csv, over env steps.
-CURVES = ("env_steps", "frames", "seconds", "train_return_mean", "memory_bytes")
 ENV_ARGUMENTS = "env.kwargs."  # before the names of an environment's own arguments
 MOST_BYTES = 2**24  # of a configuration or a summary
 MOST = 1e300  # of a number
-POINTS = 100  # of a run's curves at most
 NUMBERS = (  # of a run, in every table of runs
     "env_steps",
     "grad_steps",
@@ -46,10 +51,7 @@ NUMBERS = (  # of a run, in every table of runs
     "wall_seconds",
     "cpu_seconds",
 )
-OVER_RUN = "return_over_run"
 SUCCESS = "eval_success_rate"  # of environments with goals
-# Microseconds of the memory, and what each is an average over.
-TIMES = {"insert_us": "env_steps", "sample_us": "grad_steps"}
 NOT_RUNS = {"checkpoints", "wandb", "videos", "report"}  # unless they are runs themselves
 
 
@@ -61,7 +63,7 @@ class Run:
         config: resolved configuration, flat: `memory.capacity`; lists as text.
         summary: content of summary.json, {} if the run has not ended.
         curves: column of metrics.csv -> float32 [points], at most POINTS, NaN where a cell is
-            empty; always with all of CURVES.
+            empty; always with all of CURVES, and with all of EVALUATED, of points of their own.
         means: over the run, of all rows of metrics.csv: each column's mean, TIMES weighted by what
             they are of, and `return_over_run`.
         external: label of a curve that comes from a CSV file of somebody else.
@@ -159,8 +161,8 @@ def read_run(folder: Path) -> Run:
     overrides: Any = []
     with contextlib.suppress(*UNREADABLE):  # absent without command line
         overrides = parse_yaml(read_small(folder / "overrides.yaml"))
-    text, config = _text(folder / "metrics.csv"), flatten(config)
-    table, faults = _table_of(text), _faults_of_summary(summary)
+    text, config = text_of(folder / "metrics.csv"), flatten(config)
+    table, faults = table_of(text), _faults_of_summary(summary)
     if fault := _fault_of_rows(text, table, config, summary):
         faults.append(f"metrics.csv is damaged ({fault}): its curve and times do not count")
         table = table.iloc[:0]
@@ -168,7 +170,7 @@ def read_run(folder: Path) -> Run:
         folder,
         config,
         summary,
-        curves_of(table),
+        curves_of(table, read_table(folder / "evaluations.csv")),
         means_of(table),
         [str(o) for o in overrides] if isinstance(overrides, list) else [],
         started=read_json(folder / RUN_FILE) or {},
@@ -225,84 +227,3 @@ def _mapping(path: Path, parse: Any) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ValueError(f"{path.name} holds no mapping")
     return content
-
-
-def read_table(path: Path) -> "pd.DataFrame":
-    """The rows of a CSV file that have a number of env steps; cells without a number are NaN.
-
-    A last line without its end was cut off while it was written, and is left out. No file, or none
-    with env steps, is a table without rows.
-    """
-    return _table_of(_text(path))
-
-
-def _text(path: Path) -> str:
-    """The text of a table up to its last whole line; '' where there is none."""
-    try:
-        text = table_text(path)
-    except (OSError, ValueError):
-        return ""
-    return text[: text.rfind("\n") + 1]
-
-
-def _table_of(text: str) -> "pd.DataFrame":
-    """See `read_table`."""
-    import io
-
-    import pandas as pd
-
-    nothing = pd.DataFrame({"env_steps": []}, dtype="float64")
-    try:
-        table = pd.read_csv(io.StringIO(text), on_bad_lines="skip", index_col=False)
-    except ValueError:  # pandas' own errors are ValueErrors
-        return nothing
-    if "env_steps" not in table:
-        return nothing
-    columns = {name: pd.to_numeric(table[name], errors="coerce") for name in table.columns}
-    table = pd.DataFrame(columns, dtype="float64")
-    return table.dropna(subset=["env_steps"]).reset_index(drop=True)
-
-
-def curves_of(table: "pd.DataFrame") -> dict[str, "np.ndarray"]:
-    """The columns that are drawn, in at most POINTS rows evenly spaced from first to last."""
-    import numpy as np
-
-    kept = np.unique(np.linspace(0, len(table) - 1, min(len(table), POINTS)).round().astype(int))
-    thinned = table.reindex(columns=CURVES).iloc[kept]
-    return {name: thinned[name].to_numpy(np.float32) for name in CURVES}
-
-
-def means_of(table: "pd.DataFrame") -> dict[str, float]:
-    """Each column's mean over its rows, TIMES as means of steps and updates, and OVER_RUN."""
-    means = table.drop(columns=["env_steps", *TIMES], errors="ignore").mean().to_dict()
-    means |= {name: mean_time(table, name, of) for name, of in TIMES.items()}
-    means[OVER_RUN] = return_over_run(table)
-    return {name: float(value) for name, value in means.items() if value == value}
-
-
-def mean_time(table: "pd.DataFrame", name: str, of: str) -> float:
-    """Mean of a time over what it is of: a row counts as often as steps or updates were made in it.
-
-    The first row that has the time is left out: code is compiled and caches are filled in it.
-    """
-    if name not in table or of not in table:
-        return float("nan")
-    rows = table.assign(made=table[of].diff()).dropna(subset=[name]).iloc[1:]
-    made = float(rows["made"].sum())
-    return float((rows[name] * rows["made"]).sum()) / made if made > 0 else float("nan")
-
-
-def return_over_run(table: "pd.DataFrame") -> float:
-    """Mean over env steps of the learning curve: the area under it by its length.
-
-    The curve is the mean return of the last 100 training episodes. Where a final return tells
-    what was known in the end, this tells how soon, and what was forgotten on the way.
-    """
-    import numpy as np
-
-    if "train_return_mean" not in table:
-        return float("nan")
-    x, y = table[["env_steps", "train_return_mean"]].dropna().to_numpy().T
-    if len(x) < 2 or x[-1] <= x[0]:
-        return float("nan")
-    return float(np.trapezoid(y, x) / (x[-1] - x[0]))

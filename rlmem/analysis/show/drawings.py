@@ -15,13 +15,14 @@ from markupsafe import Markup, escape
 from rlmem.analysis.compare.looks import Look
 from rlmem.analysis.compare.settings import Setting
 from rlmem.analysis.compare.thresholds import threshold_grids
-from rlmem.analysis.read.runs import OVER_RUN
+from rlmem.analysis.read.curves import OVER_RUN
 from rlmem.analysis.show.section import Section
 from rlmem.analysis.show.sentences import finding, in_words, listed
 from rlmem.errors import need
 from rlmem.units import several
 
 TIMED = {"insert_us": "to insert an env step", "sample_us": "to draw a minibatch"}
+EVALUATIONS = 3  # of a run at least, to be drawn over env steps
 OFTEN = 3  # times that a style is used until it is a class
 BROAD = 400  # points; a wider figure scrolls on a phone
 PIXELS = 1.4  # of a point where it scrolls: legends of 8 points can be read
@@ -157,6 +158,11 @@ def draw(
         for name, over in (("curves", "env_steps"), ("seconds", "seconds")):
             drawn_of = figures.curves(here, over=over, chosen=chosen)
             keep(env_id, name, about, drawn_of, over.replace("_", " "), alt)
+        if any(len(run.curves["evaluated_at"]) >= EVALUATIONS for s in here for run in s.runs):
+            means = _around(here, "an evaluation's")
+            about = f"{told}{finding(named or here, final)} {means}"
+            drawn_of = figures.curves(here, "eval_return_mean", "evaluated_at", chosen)
+            keep(env_id, "evaluated", about, drawn_of, "env steps, evaluated", alt)
         if compared == OVER_RUN:
             drawn_of = figures.return_against_bytes(here, final, chosen)
             keep(env_id, "final", told + finding(named or here, final), drawn_of)
@@ -190,10 +196,11 @@ def draw(
     return drawn
 
 
-def _around(settings: Sequence[Setting]) -> str:
-    """What stands around the means of curves."""
+def _around(settings: Sequence[Setting], of: str = "the last 100 training") -> str:
+    """What curves are means of, and what stands around them."""
     few = {setting.few for setting in settings if len(setting.runs) > 1}
+    means = f"Mean of {of} episodes"
     if not few:
-        return "Mean of the last 100 training episodes."
+        return f"{means}."
     bands = "thin: each seed" if few == {True} else "bands: 95 % intervals over the seeds"
-    return f"Mean of the last 100 training episodes; {bands}."
+    return f"{means}; {bands}."

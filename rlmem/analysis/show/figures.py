@@ -15,7 +15,7 @@ from rlmem.analysis.compare.statistics import (
     performance_profile,
     probability_of_improvement,
 )
-from rlmem.analysis.read.runs import OVER_RUN
+from rlmem.analysis.read.curves import OVER_RUN
 from rlmem.analysis.show.panels import (
     GREY,
     MOST,
@@ -107,7 +107,7 @@ def curves(
     if not at.lines:
         return None
     plain_thousands(at, "x")
-    at.set(xlabel=over.replace("_", " "))
+    at.set(xlabel="env steps" if over == "evaluated_at" else over.replace("_", " "))
     if of_bytes:
         bytes_upward(at)  # whose unit says what it is, and leaves no room for a name
     else:

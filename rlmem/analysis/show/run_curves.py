@@ -1,10 +1,10 @@
 """`mode=plot`: return and memory bytes of single runs over env steps, side by side."""
 
 from pathlib import Path
-from typing import Any
 
 from rlmem.analysis.compare.settings import make_settings
-from rlmem.analysis.read.runs import read_run, read_table
+from rlmem.analysis.read.curves import EVALUATED
+from rlmem.analysis.read.runs import read_run
 from rlmem.errors import UserError, need, one_line
 from rlmem.units import readable_bytes
 
@@ -49,10 +49,8 @@ def plot_runs(run_dirs: list[Path], out: Path) -> None:
             alone = "." if len(curves["env_steps"]) == 1 else None  # no line has one point
             trained = curves["train_return_mean"]
             scores.plot(curves["env_steps"], trained, label=label, color=colour, marker=alone)
-            played = read_table(run.folder / "evaluations.csv")
-            if len(played) and "return" in played:
-                means: Any = played.groupby("env_steps")["return"].mean()
-                scores.plot(means.index, means, "o", markersize=4, color=colour)
+            played, means = (curves[name] for name in EVALUATED)
+            scores.plot(played, means, "o", markersize=4, color=colour)
             held, ended = curves["memory_bytes"], run.number("memory_bytes")
             last = ended if ended == ended else held[-1] if len(held) else None
             label = name if last is None else f"{name}, {readable_bytes(last)}"

@@ -10,7 +10,8 @@ import pandas as pd
 from rlmem.analysis.compare.baselines import Comparison, Difference, above
 from rlmem.analysis.compare.settings import Setting, any_goals
 from rlmem.analysis.compare.statistics import Estimate
-from rlmem.analysis.read.runs import NUMBERS, OVER_RUN, SUCCESS, TIMES
+from rlmem.analysis.read.curves import OVER_RUN, TIMES
+from rlmem.analysis.read.runs import NUMBERS, SUCCESS
 from rlmem.run_files import write_small
 from rlmem.units import number, readable_bytes, readable_seconds
 

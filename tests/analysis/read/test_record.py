@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rlmem.analysis.read.curves import CURVES, EVALUATED
 from rlmem.analysis.read.record import read_record, write_record
-from rlmem.analysis.read.runs import CURVES, Run, read_run
+from rlmem.analysis.read.runs import Run, read_run
 from tests.analysis.helpers import make_run
 
 
@@ -21,7 +22,9 @@ def runs(tmp_path: Path) -> list[Run]:
     config = {"agent.lr": 1, "env.kwargs.bits": 5}
     return [
         read_run(make_run(tmp_path / "runs/a", rows=300, config=config)),
-        read_run(make_run(tmp_path / "runs/b", "gwr", 1, config={"agent.double": True})),
+        read_run(
+            make_run(tmp_path / "runs/b", "gwr", 1, config={"agent.double": True}, evaluated=4)
+        ),
         read_run(make_run(tmp_path / "runs/c", seed=2, rows=3, eval_return_mean=None)),
     ]
 
@@ -40,9 +43,20 @@ def test_runs_come_back_as_they_were(path: Path, runs: list[Run]) -> None:
         assert json.dumps(ours.config, sort_keys=True) == json.dumps(theirs.config, sort_keys=True)
         for name in ("folder", "summary", "means", "overrides", "env_id", "label", "memory"):
             assert getattr(ours, name) == getattr(theirs, name)
-        for name in CURVES:
+        for name in (*CURVES, *EVALUATED):
             np.testing.assert_array_equal(ours.curves[name], theirs.curves[name])
             assert theirs.curves[name].dtype == np.float32
+
+
+def test_a_file_of_before_has_no_evaluations(path: Path) -> None:
+    old = json.loads(np.load(path)["header"].tobytes())
+    for run in old["runs"]:
+        del run["evaluations"]
+    text = np.frombuffer(json.dumps(old).encode(), np.uint8)
+    rewrite(path, {"header.npy": array_bytes(text), **{f"{n}.npy": None for n in EVALUATED}})
+    found = read_record(path)
+    assert [len(run.curves["evaluated_at"]) for run in found] == [0, 0, 0]
+    assert [len(run.curves["env_steps"]) for run in found] == [100, 20, 3]
 
 
 def test_a_run_takes_few_bytes(path: Path) -> None:
@@ -107,6 +121,9 @@ LEFT = np.zeros(123, np.float32)
         ({"seconds.npy": array_bytes(LEFT.astype(np.float64))}, "seconds is no row of float32"),
         ({"seconds.npy": array_bytes(LEFT.reshape(3, 41))}, "seconds is no row of float32"),
         ({"seconds.npy": array_bytes(LEFT[1:])}, "other lengths than its header says"),
+        ({"evaluated_at.npy": array_bytes(LEFT)}, "other lengths than its header says"),
+        ({"evaluated_at.npy": None}, "other lengths than its header says"),
+        ({"eval_return_mean.npy": None}, "lacks .*eval_return_mean"),
         ({"seconds.npy": array_bytes(LEFT)[:-4]}, "not whole"),
         ({"seconds.npy": array_bytes(LEFT, version=(2, 0))}, "no array of version 1.0"),
         ({"seconds.npy": array_bytes(np.array([{}]), allow_pickle=True)}, "no row of float32"),

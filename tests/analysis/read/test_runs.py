@@ -11,8 +11,9 @@ import pytest
 import yaml
 
 from rlmem.analysis.read.collection import collect
+from rlmem.analysis.read.curves import CURVES, EVALUATED, POINTS, read_table
 from rlmem.analysis.read.external import read_external
-from rlmem.analysis.read.runs import CURVES, POINTS, read_run, read_table
+from rlmem.analysis.read.runs import read_run
 from tests.analysis.helpers import VERSIONS, make_run
 
 
@@ -134,12 +135,24 @@ def test_a_last_line_without_its_end_is_left_out(tmp_path: Path) -> None:
 
 def test_long_curves_keep_some_rows_as_they_are_with_both_ends(tmp_path: Path) -> None:
     run = read_run(make_run(tmp_path / "a", rows=1234, final=5.0))
-    assert run.curves.keys() == set(CURVES)
+    assert run.curves.keys() == {*CURVES, *EVALUATED}
     steps, returns = run.curves["env_steps"], run.curves["train_return_mean"]
     assert len(steps) == len(returns) == POINTS
     assert steps[[0, -1]].tolist() == [1000, 1_234_000]
     np.testing.assert_allclose(returns, 5 * (steps / 1000 - 1) / 1233, rtol=1e-6)
     assert np.isnan(read_run(make_run(tmp_path / "b", rows=3)).curves["seconds"]).sum() == 0
+
+
+def test_evaluations_are_means_of_their_episodes(tmp_path: Path) -> None:
+    run = read_run(make_run(tmp_path / "a", final=8.0, evaluated=4))
+    at, means = (run.curves[name] for name in EVALUATED)
+    assert at.tolist() == [5000, 10_000, 15_000, 20_000]
+    assert means.tolist() == [2, 4, 6, 8]
+    assert len(run.curves["env_steps"]) == 20  # which has points of its own
+    (run.folder / "evaluations.csv").write_text("env_steps,episode,return,length\n5,1,3,9\n5,2,9")
+    assert read_run(run.folder).curves["eval_return_mean"].tolist() == [3]  # the last line is cut
+    (run.folder / "evaluations.csv").unlink()
+    assert len(read_run(run.folder).curves["evaluated_at"]) == 0
 
 
 def write_metrics(folder: Path, *lines: str) -> Path:

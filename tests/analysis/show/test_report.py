@@ -89,6 +89,19 @@ def test_the_figures_are_there_as_png_and_svg(report: Path) -> None:
         ElementTree.parse(report / "figures" / f"{name}.svg")
 
 
+def test_evaluations_are_drawn_where_there_are_several(tmp_path: Path) -> None:
+    for seed in range(2):
+        make_run(tmp_path / f"sweep/a{seed}", seed=seed, evaluated=4)
+        make_run(tmp_path / f"sweep/b{seed}", "per", seed, final=90.0, evaluated=4)
+        make_run(tmp_path / f"sweep/c{seed}", seed=seed, env_id="Acrobot-v1", evaluated=1)
+    write_report([tmp_path / "sweep"], tmp_path / "out")
+    drawn = {path.stem for path in (tmp_path / "out/figures").glob("evaluated-*.svg")}
+    assert drawn == {"evaluated-CartPole-v1"}
+    page = (tmp_path / "out/index.html").read_text()
+    assert ">env steps, evaluated</label>" in page
+    assert "Mean of an evaluation&#39;s episodes; thin: each seed." in page
+
+
 def test_success_is_shown_where_an_environment_has_goals(report: Path, tmp_path: Path) -> None:
     for seed, reached in enumerate((0.2, 1.0, 0.9)):
         folder = tmp_path / f"her-{seed}"
