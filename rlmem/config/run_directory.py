@@ -188,14 +188,15 @@ def check_taken(settings: TrainSettings) -> None:
     """Refuse what a run directory's configuration would import or make elsewhere.
 
     An environment's id may name a module, as `my_package:Mine-v0` does. That is code, so it is
-    imported only where the user names it, by `plugins=[my_package]`.
+    imported only where the user names it, by `plugins=[my_package]`, or conf/ does for this env.
 
     Raises:
         UserError: a module was not named, or a folder outside is not there.
     """
     for key in ("id", "kwargs"):
         for text in _texts(getattr(settings.env, key, None)):
-            if (named := _MODULE.match(text)) and named[1] not in sys.modules:
+            named = _MODULE.match(text)
+            if named and named[1] not in sys.modules and not (key == "id" and _ours(settings.env)):
                 shown, module = one_line(text), one_line(named[1])
                 raise UserError(
                     f"env.{key}={shown}: a run directory names the module {module}, which is code: "
@@ -208,6 +209,13 @@ def check_taken(settings: TrainSettings) -> None:
             f"memory.storage.directory={one_line(directory)}: a run directory names it and it is "
             "not there; make it, or give another"
         )
+
+
+def _ours(env: Any) -> bool:
+    """Whether an environment's file in conf/ has this id."""
+    return env.name in config_options("env") and (
+        compose("train", [f"env={env.name}"]).env.get("id") == env.id
+    )
 
 
 def _completed(saved: dict[str, Any]) -> dict[str, Any]:

@@ -165,6 +165,11 @@ def at_once(hydra: DictConfig, jobs: int) -> int:
     return min(limits)
 
 
+def on_this_machine(hydra: DictConfig, jobs: int) -> int:
+    """How many of a sweep's jobs share this machine's cores: those of an array have their own."""
+    return 1 if "array_parallelism" in hydra.launcher else at_once(hydra, jobs)
+
+
 def write_error(folder: Path, error: str, exit_code: int) -> None:
     """Leave in a job's folder why it failed."""
     if (read_json(folder / "summary.json", 2**24) or {}).get("status") == "finished":

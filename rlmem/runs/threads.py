@@ -16,7 +16,7 @@ from hydra.types import RunMode
 
 from rlmem.callbacks.checkpoint import read_manifest
 from rlmem.callbacks.checkpoint_files import find_checkpoint
-from rlmem.config.sweep import at_once
+from rlmem.config.sweep import on_this_machine
 
 TORCH_THREADS = torch.get_num_threads()  # of the process, before a job of a sweep changes it
 LOOK_SECONDS = 0.5
@@ -30,8 +30,8 @@ def choose_threads(
 
     Args:
         asked: `trainer.threads`; None chooses: what the run had before, as sums depend on it to
-            the last bit; one for networks that gain nothing from more; else the free cores, in a
-            sweep divided among the jobs at once.
+            the last bit; one for networks that gain nothing from more; else the free cores, or
+            where jobs of a sweep start together on this machine its cores divided among them.
         processes: of the run on this machine, which share the free cores.
     """
     if asked is not None:
@@ -44,7 +44,8 @@ def choose_threads(
         return 1
     if HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN:
         hydra: Any = HydraConfig.get()
-        return max(1, TORCH_THREADS // max(1, at_once(hydra, MOST_JOBS)))
+        if (together := on_this_machine(hydra, MOST_JOBS)) > 1:  # none is seen by the others yet
+            return max(1, min(TORCH_THREADS, (psutil.cpu_count() or 1) // together))
     return max(1, min(TORCH_THREADS, free_cores()) // processes)
 
 
