@@ -3,6 +3,7 @@
 import ast
 import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -113,11 +114,15 @@ def test_a_module_that_a_run_directory_names_is_not_imported(
     assert not (evil / "canary").exists()
 
 
-def test_a_resumed_run_is_looked_at_as_well(evil: Path) -> None:
+def test_a_resumed_run_is_looked_at_as_well(evil: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = settings("env=gym", "env.id=evil_env:Mine-v0")
     with pytest.raises(UserError, match="which is code"):
         check_taken(asked)
     check_taken(settings("env=gym", "env.id=json:Mine-v0"))  # imported already: no new code
+    monkeypatch.delitem(sys.modules, "gymnasium_robotics", raising=False)
+    check_taken(settings("env=point_maze"))  # conf/ names it, and no stranger
+    with pytest.raises(UserError, match="the module gymnasium_robotics, which is code"):
+        check_taken(settings("env=point_maze", "env.id=gymnasium_robotics:FetchReach-v4"))
     assert not (evil / "canary").exists()
 
 

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from rlmem.errors import UserError
 from rlmem.networks import make_network, network_class
 from rlmem.networks.heads import DuelingHead
 
@@ -72,6 +73,11 @@ def test_a_frame_too_small_for_nature_takes_the_small_network() -> None:
     assert sum(p.numel() for p in make(shape=(4, 10, 10), hidden=[128]).parameters()) == (
         4 * 16 * 9 + 16 + 16 * 64 * 128 + 128 + 128 * 4 + 4
     )
+
+
+def test_a_board_too_small_for_any_convolution_is_named() -> None:
+    with pytest.raises(UserError, match=r"\(4, 2, 2\)"):
+        make("minatar", shape=(4, 2, 2))
 
 
 def test_an_mlp_without_hidden_layers_is_linear() -> None:

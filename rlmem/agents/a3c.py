@@ -166,7 +166,7 @@ class A3C(Learner):
         self.fetch()
         # Its batches are empty, as the workers learn: what went wrong there shows in the weights.
         if self.stops_diverged and not torch.isfinite(self._copy.weights).all():
-            raise Diverged(float("nan"), self.grad_steps)
+            raise Diverged("the loss is nan", self)
         return outputs
 
     def on_train_end(self) -> None:

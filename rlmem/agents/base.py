@@ -1,6 +1,5 @@
 """What every agent does in a Trainer step, and what it reads of a batch."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -65,13 +64,12 @@ class AgentSettings(Settings):
 
 
 class Diverged(UserError):
-    """Learning came to a loss that is no number."""
+    """Learning came to a loss, an action or a key that is no number."""
 
-    def __init__(self, loss: float, grad_steps: int) -> None:
+    def __init__(self, what: str, agent: "Learner") -> None:
         super().__init__(
-            f"the loss is {loss} after {grad_steps:,} gradient steps: learning diverged; try a "
-            "smaller step size (agent.lr), agent.max_grad_norm=10 or env.reward_clip=true "
-            "(agent.on_divergence=continue goes on all the same)"
+            f"{what} after {agent.grad_steps:,} gradient steps: learning diverged; try "
+            f"{agent.calmer} or env.reward_clip=true"
         )
 
 
@@ -96,6 +94,7 @@ class Learner(lightning.LightningModule):
             `optimizer` is a `FusedAdam`.
         records: the same of one recorded launch on a GPU; `_update` never waits for it.
         on_cpu: whether it computes there, whatever the machine has.
+        calmer: what would help where learning diverged: keys of this agent.
         data_parallel: whether several processes can train it together: it learns from minibatches
             of a replay, and takes every gradient step by `apply_gradients`, which averages them.
         optimizer: None where nothing is learned by gradients.
@@ -113,6 +112,7 @@ class Learner(lightning.LightningModule):
     compiles: ClassVar[bool] = False
     records: ClassVar[bool] = False
     on_cpu: ClassVar[bool] = False
+    calmer: ClassVar[str] = "a smaller step size (agent.lr), agent.max_grad_norm=10"
     data_parallel: ClassVar[bool] = False
     online: Any
     optimizer: Any = None
@@ -152,14 +152,15 @@ class Learner(lightning.LightningModule):
                 except ValueError as error:  # priorities are finite numbers
                     if torch.isfinite(outputs["td_error"]).all():
                         raise
-                    raise Diverged(math.nan, self.grad_steps) from error
+                    if self.stops_diverged:  # else they stay as they were
+                        raise Diverged("the loss is nan", self) from error
                 newest = batch, outputs
             self.round_ended(rounds.episodes_ended)
         if newest:  # observers hold these outputs too: what they say of them has the loss
             loss = newest[1]["loss"] = self.losses(*newest)
             # Once lost, weights stay so: the last loss of a Trainer step tells of all before.
             if self.stops_diverged and not torch.isfinite(loss).all():
-                raise Diverged(float(loss[-1]), self.grad_steps)
+                raise Diverged(f"the loss is {float(loss[-1])}", self)
         return newest[1] if newest else {}
 
     def _set_mode(self, training: bool) -> None:

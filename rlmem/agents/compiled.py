@@ -12,6 +12,7 @@ import torch
 import torch._dynamo
 from torch._inductor.exc import InvalidCxxCompiler
 
+from rlmem import distributed
 from rlmem.agents.base import Learner
 from rlmem.agents.optimizers import FusedAdam
 from rlmem.agents.recorded import RecordedUpdate
@@ -67,6 +68,20 @@ class CompiledUpdate:
 _numbers = itertools.count()
 
 
+def check_compiles(agent: type[Learner], on_gpu: bool) -> None:
+    """Refuse an agent whose update cannot be compiled, or recorded on a GPU.
+
+    Raises:
+        UserError: it is one.
+    """
+    if not (agent.records if on_gpu else agent.compiles):
+        where = "GPU" if on_gpu else "CPU"
+        raise UserError(
+            f"trainer.compile=true: on a {where} the update of this agent cannot be compiled; "
+            "leave the key out"
+        )
+
+
 def compile_update(agent: Learner, asked: bool | str, grad_steps: int) -> None:
     """Compile what an agent does with a minibatch, if that is asked for and possible; on a GPU,
     record it.
@@ -78,19 +93,16 @@ def compile_update(agent: Learner, asked: bool | str, grad_steps: int) -> None:
     Raises:
         UserError: the agent cannot be compiled.
     """
-    if not asked:
+    if not asked or (asked == "auto" and distributed.size > 1):  # gradients are averaged outside
         return
     on_gpu = agent.device.type == "cuda"
     small = not any(getattr(module, "many_threads", False) for module in agent.modules())
-    fits = agent.records if on_gpu else agent.compiles
-    fits = fits and isinstance(agent.optimizer, FusedAdam)
-    if asked == "auto" and not (fits and small and grad_steps >= REPAYS_FROM and not on_gpu):
+    fused = isinstance(agent.optimizer, FusedAdam)
+    fits = agent.compiles and fused and small and grad_steps >= REPAYS_FROM and not on_gpu
+    if asked == "auto" and not fits:
         return
-    if not fits:
-        raise UserError(
-            f"trainer.compile=true: on a {'GPU' if on_gpu else 'CPU'} the update of this agent and "
-            "its optimizer cannot be compiled; leave the key out"
-        )
+    check_compiles(type(agent), on_gpu)
+    assert fused, "the agent's `check` lets no other optimizer through"
     if on_gpu:
         agent._update = RecordedUpdate(agent._update)
         return

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from rlmem.agents.base import AgentSettings, Learner, discount, joined
+from rlmem.agents.base import AgentSettings, Diverged, Learner, discount, joined
 from rlmem.agents.optimizers import FusedAdam, apply_gradients, forget_casts
 from rlmem.collect.collector import derive_seed
 from rlmem.errors import UserError
@@ -63,6 +63,7 @@ class DDPG(Learner):
 
     discrete = False
     compiles = data_parallel = True
+    calmer = "smaller step sizes (agent.actor_lr, agent.critic_lr)"
 
     @classmethod
     def check(cls, settings: DDPGSettings, run: Any) -> None:
@@ -212,6 +213,8 @@ class DDPG(Learner):
         if uniform is not None and random.all():
             return uniform.astype(np.float32)
         action = self.actor(torch.from_numpy(observation).to(self.device)).float().cpu().numpy()
+        if not np.isfinite(action).all():  # before an environment answers with a nan of its own
+            raise Diverged("an action is no number", self)
         if np.any(noise_scale):
             action = action + noise_scale * rng.standard_normal(shape)
         if uniform is not None:

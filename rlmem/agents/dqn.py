@@ -24,6 +24,7 @@ from rlmem.agents.optimizers import (
     make_optimizer,
 )
 from rlmem.agents.schedules import EpsilonSettings
+from rlmem.errors import UserError
 from rlmem.memories.base.batch import Batch
 from rlmem.networks.base import QNetworkSettings, check_kind
 from rlmem.registry import part
@@ -74,8 +75,13 @@ class DQN(Learner):
 
     @classmethod
     def check(cls, settings: DQNSettings, run: Any) -> None:
-        """Raise a UserError if the network's kind is unknown."""
+        """Raise a UserError if the network's kind is unknown, or the optimizer is not compiled."""
         check_kind(settings.network)
+        if run.trainer.compile is True and settings.optimizer != "adam":
+            raise UserError(
+                f"agent.optimizer={settings.optimizer}: with trainer.compile=true only adam; leave "
+                "one of the keys out"
+            )
 
     @classmethod
     def consolidates(cls, settings: Any) -> bool:

@@ -19,6 +19,7 @@ import torch
 
 from rlmem.agents.base import (
     AgentSettings,
+    Diverged,
     Learner,
     best_at_random,
     check_discrete,
@@ -30,6 +31,7 @@ from rlmem.agents.schedules import EpsilonSettings
 from rlmem.errors import UserError
 from rlmem.memories.base.batch import Batch
 from rlmem.memories.values.base import hashes, visit_columns, weighted
+from rlmem.memories.values.checks import LostKeys
 from rlmem.networks.base import QNetworkSettings, check_kind
 from rlmem.networks.keys import StandardKeys
 from rlmem.registry import part
@@ -125,11 +127,18 @@ class NEC(Learner):
     def look(self, observation: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Keys float32 [n, d] and values max_a Q(s, a) [n] of observations; nothing is changed."""
         keys = self.keys(observation)
-        return keys, self.values.read(keys, touch=False)[0].max(-1)
+        return keys, self._read(keys, touch=False)[0].max(-1)
+
+    def _read(self, keys: np.ndarray, touch: bool = True) -> Any:
+        """What the memory answers to keys [n, d]."""
+        try:
+            return self.values.read(keys, touch=touch)
+        except LostKeys as error:
+            raise Diverged(str(error), self) from error
 
     def act(self, observation: np.ndarray, epsilon: float, rng: np.random.Generator) -> np.ndarray:
         """Epsilon-greedy actions int64 [E] for observations [E, ...]; the memory stays as it is."""
-        values, _ = self.values.read(self.keys(observation), touch=False)
+        values, _ = self._read(self.keys(observation), touch=False)
         return or_random(best_at_random(values, rng), epsilon, self.num_actions, rng)
 
     def explore(
@@ -140,7 +149,7 @@ class NEC(Learner):
             # Nothing was learned yet, so that the first keys are already those of later statistics.
             self.online.observe(torch.from_numpy(observation).to(self.device))
         keys = self.keys(observation)
-        values, _ = self.values.read(keys)
+        values, _ = self._read(keys)
         columns = {"key": keys, "value": values.max(-1), "hash": hashes(observation)}
         return or_random(best_at_random(values, rng), epsilon, self.num_actions, rng), columns
 
@@ -154,7 +163,10 @@ class NEC(Learner):
         for row in self.minibatches(batch):
             keys = self.online(row["observation"])
             action = row["action"].cpu().numpy()
-            near = self.values.near(keys.detach().float().cpu().numpy(), action)
+            try:
+                near = self.values.near(keys.detach().float().cpu().numpy(), action)
+            except LostKeys as error:
+                raise Diverged(str(error), self) from error
             read = weighted(
                 keys.float(),
                 torch.from_numpy(near.key).to(self.device),

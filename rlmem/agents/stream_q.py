@@ -55,6 +55,7 @@ class StreamQ(Learner):
     """
 
     has_action_values = True
+    calmer = "a smaller step size (agent.lr)"
     traces = True
 
     @classmethod

@@ -33,6 +33,9 @@ DIAGNOSTICS = (
 )
 
 
+PAIRED = 512  # states of a batch that are compared with the others at once
+
+
 def correlation_count(states: torch.Tensor, threshold: float = 0.8) -> int:
     """Pairs i < j of a batch's states whose correlation over state dimensions exceeds a threshold.
 
@@ -44,8 +47,11 @@ def correlation_count(states: torch.Tensor, threshold: float = 0.8) -> int:
     centred = flat - flat.mean(1, keepdim=True)
     norm = centred.norm(dim=1, keepdim=True)
     unit = centred / norm.clamp(min=1e-12)
-    above = (unit @ unit.T).abs() > threshold
-    return int(torch.triu(above, diagonal=1).sum())
+    found = 0
+    for first in range(0, len(unit), PAIRED):  # all at once would be B x B numbers
+        above = (unit[first : first + PAIRED] @ unit[first:].T).abs() > threshold
+        found += int(torch.triu(above, diagonal=1).sum())
+    return found
 
 
 def summarize_td_errors(td_error: torch.Tensor) -> tuple[float, float, float, float]:

@@ -101,6 +101,8 @@ class Recorder(lightning.Callback):
             self.seconds_before, self.bytes_peak = saved["seconds"], saved["memory_bytes_peak"]
             self.cpu_seconds_before = saved.get("cpu_seconds", 0.0)
             self.best_return = saved["best_return"]
+            if (loss := saved.get("loss")) is not None:
+                self._newest = {"loss": [loss]}
             if saved["last_evaluation"]:
                 self.last_evaluation = EvaluationResult(**saved["last_evaluation"])
             # Older checkpoints do not count rows. Where theirs is the run's last step, what was
@@ -125,8 +127,14 @@ class Recorder(lightning.Callback):
             "best_return": self.best_return,
             "last_evaluation": asdict(self.last_evaluation) if self.last_evaluation else None,
             "evaluated_at": self.evaluated_at,
+            "loss": self._newest_loss(),
             "rows": {name: file.rows for name, file in self._files.items()},
         }
+
+    def _newest_loss(self) -> float | None:
+        """That of the newest minibatch since the last row, where there was one."""
+        loss = float(self._newest["loss"][-1]) if self._newest else np.nan
+        return loss if np.isfinite(loss) else None
 
     @property
     def seconds(self) -> float:

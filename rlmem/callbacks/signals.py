@@ -4,6 +4,7 @@ SIGINT and SIGTERM do; and SIGUSR2 where somebody waits for it, as submitit does
 shortly before a job's time is over, and submitit then puts the job into the queue again.
 """
 
+import contextlib
 import signal
 from typing import Any
 
@@ -56,8 +57,9 @@ class StopOnSignal(lightning.Callback):
 
     def restore(self) -> None:
         """Put back the handlers that were there; called once the run is saved."""
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
+        with contextlib.suppress(ValueError):  # in a thread, where none was set
+            for number, handler in self._before.items():
+                signal.signal(number, handler)
         self._before = {}
 
     def pass_on(self) -> None:

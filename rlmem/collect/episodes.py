@@ -36,6 +36,20 @@ def _add(
     return ended, finite
 
 
+def no_number(total: np.ndarray, reward: np.ndarray, length: np.ndarray) -> str:
+    """What is said of the first of E environments whose return is no finite number.
+
+    Args:
+        total, reward: its return so far and its newest reward, float [E].
+        length: env steps of its episode so far, int [E].
+    """
+    env = int(np.flatnonzero(~np.isfinite(total))[0])
+    return (
+        f"env: environment {env} gave the reward {reward[env]} in step {length[env]:,} of an "
+        "episode; mend it where the environment makes it"
+    )
+
+
 class EpisodeTracker:
     """Adds up the unclipped rewards of E environments.
 
@@ -64,11 +78,7 @@ class EpisodeTracker:
         """
         ended, finite = _add(self._return, self._length, reward, done)
         if not finite:
-            env = int(np.flatnonzero(~np.isfinite(self._return))[0])
-            raise UserError(
-                f"env: environment {env} gave the reward {reward[env]} in step "
-                f"{self._length[env]:,} of an episode; mend it where the environment makes it"
-            )
+            raise UserError(no_number(self._return, reward, self._length))
         if not ended:
             return
         for env in np.flatnonzero(done):

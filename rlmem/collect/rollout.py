@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from rlmem.collect.collector import Policy
+from rlmem.collect.episodes import no_number
 from rlmem.envs import EnvStepper, FrameStack, Step
-from rlmem.errors import need
+from rlmem.errors import UserError, need
 from rlmem.units import several
 
 LONGEST = 108_000  # env steps of an episode that is scored, at most; no game of Atari has more
@@ -89,6 +90,9 @@ def evaluate_policy(
         on_step: called with what actions were chosen from, [E, *observation_shape], the stack's
             own array, and with what followed.
         restart: called with which environments' episodes begin anew, bool [E]: all of them first.
+
+    Raises:
+        UserError: a reward is no finite number, so that there is no score.
     """
     num_envs = env.spec.num_envs
     rng = np.random.default_rng(seed)
@@ -115,6 +119,8 @@ def evaluate_policy(
             restart(done)
         total += step.reward
         length += 1
+        if not np.isfinite(total).all():
+            raise UserError(f"evaluation: {no_number(total, step.reward, length)}")
         filming = filming and not done[0]
         endless = ~done & (length >= LONGEST)
         for i in np.flatnonzero(done | endless):

@@ -111,13 +111,13 @@ class ImpalaNet(ConvNet):
 
 @part("network", "minatar")
 class MinatarNet(ConvNet):
-    """Young & Tian 2019; boards of 10 x 10."""
+    """Young & Tian 2019; boards of 10 x 10, and of 3 x 3 at least."""
 
     layers = ((16, 3, 1),)
 
     @classmethod
     def fits(cls, observation_shape: Sequence[int]) -> bool:
-        return len(observation_shape) == 3
+        return len(observation_shape) == 3 and min(observation_shape[1:]) >= 3
 
     @classmethod
     def suits(cls, observation_shape: Sequence[int]) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from rlmem import distributed
+from rlmem.agents.compiled import check_compiles
 from rlmem.allocator import keep_freed_memory
 from rlmem.callbacks.checkpoint_files import find_checkpoint
 from rlmem.callbacks.progress import summary_line, summary_table
@@ -66,8 +67,11 @@ def train_run(cfg: TrainSettings) -> tuple[Path, dict[str, Any]]:
         UserError: a mistake in the configuration, or the machine has no more of what a run takes.
         SystemExit: 128 + the signal's number after a signal, when the run is saved.
     """
-    if cfg.trainer.accelerator == "gpu" and not torch.cuda.is_available():
+    on_gpu = cfg.trainer.accelerator != "cpu" and torch.cuda.is_available()
+    if cfg.trainer.accelerator == "gpu" and not on_gpu:
         raise UserError("trainer.accelerator=gpu: torch finds no GPU here; use cpu or auto")
+    if cfg.trainer.compile is True:
+        check_compiles(cfg.agent.part.cls, on_gpu)
     with processes.met(cfg):
         place = _place(cfg) if distributed.rank == 0 else None
         folder, resuming, done = distributed.from_first(place)

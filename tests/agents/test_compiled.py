@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 
+from rlmem import distributed
 from rlmem.agents import compiled
 from rlmem.agents.compiled import REPAYS_FROM, CompiledUpdate, compile_update
 from rlmem.agents.rainbow import Rainbow
@@ -30,8 +31,16 @@ def test_auto_passes_over_what_cannot_be_compiled_and_true_names_it() -> None:
     agent = make_agent("agent.optimizer=rmsprop")
     compile_update(agent, "auto", 10**9)
     assert not isinstance(agent._update, CompiledUpdate)
-    with pytest.raises(UserError, match=r"trainer\.compile=true"):
-        compile_update(agent, True, 10**9)
+    with pytest.raises(UserError, match=r"optimizer=rmsprop: with trainer\.compile=true only adam"):
+        make_agent("agent.optimizer=rmsprop", "trainer.compile=true")
+
+
+def test_auto_passes_over_several_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their gradients are averaged between backward and the step, outside of any graph."""
+    monkeypatch.setattr(distributed, "size", 2)
+    agent = make_agent()
+    compile_update(agent, "auto", 10**9)
+    assert not isinstance(agent._update, CompiledUpdate)
 
 
 def test_what_a_gpu_alone_can_do_is_refused_on_a_cpu() -> None:

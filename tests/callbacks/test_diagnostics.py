@@ -11,6 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rlmem.callbacks import diagnostics
 from rlmem.callbacks.diagnostics import (
     DIAGNOSTICS,
     ReplayDiagnostics,
@@ -338,6 +339,16 @@ def test_the_correlation_count_agrees_with_numpy(
         return  # float32 and float64 may part there
     count = correlation_count(torch.from_numpy(states).float(), threshold)
     assert count == (pairs > threshold).sum()
+
+
+@pytest.mark.parametrize("at_once", [1, 7, 40, 100])
+def test_the_correlation_count_is_the_same_however_many_are_compared_at_once(
+    at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    states = torch.randn(40, 6, generator=torch.Generator().manual_seed(1))
+    pairs = np.abs(np.corrcoef(states.numpy()))[np.triu_indices(40, 1)]
+    monkeypatch.setattr(diagnostics, "PAIRED", at_once)
+    assert correlation_count(states, 0.5) == (pairs > 0.5).sum() > 20
 
 
 def test_a_constant_state_correlates_with_none() -> None:

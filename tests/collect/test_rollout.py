@@ -1,6 +1,8 @@
 """Scoring a policy on whole episodes."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ import pytest
 from rlmem.collect import rollout
 from rlmem.collect.rollout import EvaluationResult, Video, evaluate_policy, evaluation_envs
 from rlmem.envs import make_env
+from rlmem.errors import UserError
 from tests.collect.helpers import REWARD, ScriptedEnv, policy
 from tests.envs.helpers import gym_cfg
 
@@ -31,6 +34,20 @@ def test_an_episode_without_end_is_scored_as_it_stands_and_said(monkeypatch) -> 
     ended = evaluate_policy(ScriptedEnv(4, 30), policy, episodes=4, epsilon=0.0, seed=0)
     assert ended.lengths == [4, 4, 30, 30]
     assert ended.remark is None
+
+
+def test_a_reward_that_is_no_number_has_no_score() -> None:
+    env = ScriptedEnv(4, 6)
+    step = env.step
+
+    def lost(action: np.ndarray) -> Any:
+        found = step(action)
+        return replace(found, reward=np.array([1.0, np.nan]))
+
+    env.step = lost
+    said = "evaluation: env: environment 1 gave the reward nan in step 1 of an episode"
+    with pytest.raises(UserError, match=said):
+        evaluate_policy(env, policy, episodes=2, epsilon=0.0, seed=0)
 
 
 def test_mean_and_deviation_are_over_the_episodes() -> None:

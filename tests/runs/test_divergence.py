@@ -37,7 +37,31 @@ def test_a3c_whose_workers_lost_their_weights_fails_too(tmp_path: Path) -> None:
     assert summary_of(tmp_path)["status"] == "failed"
 
 
-def test_who_asks_for_it_goes_on(tmp_path: Path) -> None:
-    found = run(tmp_path, "env=cartpole", LOST, "agent.on_divergence=continue")
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (
+            ["agent=ddpg", "env=gym", "env.id=Pendulum-v1", "agent.critic_lr=1e30"],
+            "an action is no number after .* smaller step sizes",
+        ),
+        (["agent=nec", "agent.lr=1e30", "agent.standard_keys=false"], "a key has numbers .* after"),
+    ],
+    ids=["an actor", "a network of keys"],
+)
+def test_what_else_a_lost_network_gives_is_named(
+    tmp_path: Path, overrides: list[str], message: str
+) -> None:
+    given = ["env=cartpole", *overrides] if "env=gym" not in overrides else overrides
+    given = [*given, "agent.learning_starts=50", "trainer.max_env_steps=2000"]
+    given += ["trainer.accelerator=cpu", "log.progress=false"]
+    with pytest.raises(UserError, match=message) as raised:
+        rlmem.train(given, run_dir=tmp_path)
+    assert "learning diverged; try" in str(raised.value)
+
+
+@pytest.mark.parametrize("memory", ["uniform", "per"])
+def test_who_asks_for_it_goes_on(memory: str, tmp_path: Path) -> None:
+    asked = [f"memory={memory}", "agent.on_divergence=continue"]
+    found = run(tmp_path, "env=cartpole", LOST, *asked)
     assert found["status"] == "finished"
     assert found["env_steps"] == 300

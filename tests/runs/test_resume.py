@@ -324,6 +324,19 @@ def test_a_run_without_a_checkpoint_is_refused(copy: Path) -> None:
         chosen(copy, *CARTPOLE, f"resume={copy}")
 
 
+@pytest.mark.slow
+def test_the_newest_loss_is_kept_until_its_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = ["memory=none", "agent.batch_size=150", "agent.learning_starts=0", KEEP]
+    given += ["log.every=200", "log.diagnostics=false"]
+    run(tmp_path / "whole", *given)
+    stopped(monkeypatch, 160, tmp_path / "cut", *given)
+    run(tmp_path / "cut", *given, f"resume={tmp_path / 'cut'}")
+    assert rows_of(tmp_path / "cut/metrics.csv")[0]["loss"] != ""
+    assert_same_run(tmp_path / "whole", tmp_path / "cut")
+
+
 def test_differences_name_the_keys_that_bind() -> None:
     saved = settings("agent.lr=0.1", "log.every=1", "objective=return_and_bytes").values
     saved["old"] = 1

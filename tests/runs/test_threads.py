@@ -6,6 +6,8 @@ from pathlib import Path
 import psutil
 import pytest
 import torch
+from hydra.types import RunMode
+from omegaconf import OmegaConf
 
 from rlmem.networks import make_network
 from rlmem.runs import threads
@@ -30,6 +32,28 @@ def test_a_run_takes_the_free_cores_where_its_network_gains_from_them(
     assert choose_threads(None, LARGE, tmp_path) == free
     assert choose_threads(None, SMALL, tmp_path) == 1
     assert choose_threads(3, SMALL, tmp_path) == 3
+
+
+@pytest.mark.parametrize(
+    ("launcher", "count"),
+    [
+        ({}, 4),  # one after the other
+        ({"n_jobs": 2}, 2),
+        ({"n_jobs": -1}, 1),
+        ({"submitit_folder": "x", "array_parallelism": 64}, 4),  # each job has cores of its own
+        ({"submitit_folder": "x"}, 1),  # all start at once
+    ],
+    ids=["basic", "joblib, two", "joblib, all", "slurm", "submitit here"],
+)
+def test_jobs_that_start_together_share_the_cores(
+    launcher: dict[str, object], count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hydra = OmegaConf.create({"launcher": launcher, "sweeper": {}, "mode": RunMode.MULTIRUN})
+    monkeypatch.setattr(threads.HydraConfig, "initialized", lambda: True)
+    monkeypatch.setattr(threads.HydraConfig, "get", lambda: hydra)
+    monkeypatch.setattr(psutil, "cpu_percent", lambda interval: 0.0)
+    monkeypatch.setattr("os.cpu_count", lambda: 4)
+    assert choose_threads(None, LARGE, tmp_path) == count
 
 
 def test_a_resumed_run_goes_on_with_the_threads_that_it_had(

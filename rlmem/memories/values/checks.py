@@ -9,20 +9,22 @@ from rlmem.memories.base.state import array_of, count_of
 _LARGEST = 1e15  # of a key's numbers: sums of their squares must be float32 numbers
 
 
+class LostKeys(ValueError):
+    """Keys that no distance can be made of: the network that makes them has diverged."""
+
+
 def checked_keys(keys: np.ndarray, size: int) -> np.ndarray:
     """Keys float32 [n, size], contiguous.
 
     Raises:
-        ValueError: they are of another shape, or have numbers that no distance can be made of.
+        ValueError: they are of another shape.
+        LostKeys: they have numbers that no distance can be made of.
     """
     keys = np.ascontiguousarray(keys, np.float32)
     if keys.ndim != 2 or keys.shape[1] != size:
         raise ValueError(f"keys of shape {keys.shape} were given, not [n, {size}]")
     if keys.size and not np.abs(keys).max() <= _LARGEST:
-        raise ValueError(
-            "a key has numbers that are not finite or too large: the network diverged; use a "
-            "smaller agent.lr"
-        )
+        raise LostKeys("a key has numbers that are not finite or too large")
     return keys
 
 
