@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from rlmem.analysis.compare.statistics import Estimate, row_mean, stratified_bootstrap
+from rlmem.analysis.read.record import read_record
 
 ROOT = Path(__file__).parents[2]
 WORDS = {3: "three", 5: "five"}
@@ -23,6 +24,14 @@ def results(study: str, env_id: str = "") -> pd.DataFrame:
 def of(table: pd.DataFrame, label: str, column: str) -> pd.Series:
     """A column of the runs with a label, by seed."""
     return table[table["label"] == label].set_index("seed")[column].sort_index()
+
+
+def evaluated(study: str, label: str, env_steps: int) -> pd.Series:
+    """What the runs with a label scored after so many env steps, by seed."""
+    runs = [r for r in read_record(ROOT / "studies" / study / "runs.npz") if r.label == label]
+    at = [run.curves["evaluated_at"] == env_steps for run in runs]
+    scores = [run.curves["eval_return_mean"][there] for run, there in zip(runs, at, strict=True)]
+    return pd.Series({run.seed: float(score[0]) for run, score in zip(runs, scores, strict=True)})
 
 
 def paired(ours: pd.Series, theirs: pd.Series) -> Estimate:
