@@ -97,6 +97,7 @@ def newest_of_drq() -> list[Claim]:
     halves = [f"{runs.mean():,.0f}" for runs in half]
     lost, won = (f"{abs(end - runs.mean()):,.0f}" for end, runs in zip(ends, half, strict=True))
     at_half = below(*half).format("")
+    more = (whole[final] - half[1]) - (small[final] - half[0])
     said = (
         f"it scored {each(small, final)} where all transitions scored {each(whole, final)} (seeds",
         f"it had {each(small, over)} points a life where all had {each(whole, over)} "
@@ -104,7 +105,8 @@ def newest_of_drq() -> list[Claim]:
         f"With {held['min']:,} to {held['max']:,} transitions in place",
         f"After 50,000 steps the newest 1 MiB had {halves[0]} and all transitions {halves[1]} "
         f"({at_half}: no",
-        f"lost {lost} and the other gained {won}",
+        f"lost {lost} and the other gained {won}, "
+        f"in each seed {min(more):,.0f} to {max(more):,.0f} more",
     )
     mean = [f"{end:,.0f}" for end in ends]
     interval_of = "95 % interval "
