@@ -69,7 +69,7 @@ class Diverged(UserError):
     def __init__(self, what: str, agent: "Learner") -> None:
         super().__init__(
             f"{what} after {agent.grad_steps:,} gradient steps: learning diverged; try "
-            f"{agent.calmer} or env.reward_clip=true"
+            f"{agent.if_diverged} or env.reward_clip=true"
         )
 
 
@@ -92,9 +92,10 @@ class Learner(lightning.LightningModule):
         makes_keys: whether it then asks with keys of its own; False: with the observations.
         compiles: whether `_update`, a function of one minibatch, can be one compiled graph; then
             `optimizer` is a `FusedAdam`.
-        records: the same of one recorded launch on a GPU; `_update` never waits for it.
+        recordable: whether its kernels can be recorded on a GPU and replayed as one launch, as
+            `_update` never waits for any of them.
         on_cpu: whether it computes there, whatever the machine has.
-        calmer: what would help where learning diverged: keys of this agent.
+        if_diverged: what to try where learning diverged, with this agent's keys.
         data_parallel: whether several processes can train it together: it learns from minibatches
             of a replay, and takes every gradient step by `apply_gradients`, which averages them.
         optimizer: None where nothing is learned by gradients.
@@ -110,9 +111,9 @@ class Learner(lightning.LightningModule):
     asks: ClassVar[bool] = False
     makes_keys: ClassVar[bool] = False
     compiles: ClassVar[bool] = False
-    records: ClassVar[bool] = False
+    recordable: ClassVar[bool] = False
     on_cpu: ClassVar[bool] = False
-    calmer: ClassVar[str] = "a smaller step size (agent.lr), agent.max_grad_norm=10"
+    if_diverged: ClassVar[str] = "a smaller step size (agent.lr), agent.max_grad_norm=1"
     data_parallel: ClassVar[bool] = False
     online: Any
     optimizer: Any = None

@@ -74,11 +74,11 @@ def check_compiles(agent: type[Learner], on_gpu: bool) -> None:
     Raises:
         UserError: it is one.
     """
-    if not (agent.records if on_gpu else agent.compiles):
+    if not (agent.recordable if on_gpu else agent.compiles):
         where = "GPU" if on_gpu else "CPU"
         raise UserError(
-            f"trainer.compile=true: on a {where} the update of this agent cannot be compiled; "
-            "leave the key out"
+            f"trainer.compile=true: on a {where} the update of this agent cannot be compiled; use "
+            "trainer.compile=false"
         )
 
 
@@ -102,7 +102,10 @@ def compile_update(agent: Learner, asked: bool | str, grad_steps: int) -> None:
     if asked == "auto" and not fits:
         return
     check_compiles(type(agent), on_gpu)
-    assert fused, "the agent's `check` lets no other optimizer through"
+    if not fused:
+        raise UserError(
+            "trainer.compile=true: with the optimizer adam alone; use trainer.compile=false"
+        )
     if on_gpu:
         agent._update = RecordedUpdate(agent._update)
         return

@@ -63,7 +63,7 @@ class DDPG(Learner):
 
     discrete = False
     compiles = data_parallel = True
-    calmer = "smaller step sizes (agent.actor_lr, agent.critic_lr)"
+    if_diverged = "smaller step sizes (agent.actor_lr, agent.critic_lr)"
 
     @classmethod
     def check(cls, settings: DDPGSettings, run: Any) -> None:

@@ -71,7 +71,7 @@ class DQN(Learner):
     """
 
     has_action_values = True
-    compiles = records = data_parallel = True
+    compiles = recordable = data_parallel = True
 
     @classmethod
     def check(cls, settings: DQNSettings, run: Any) -> None:
@@ -79,8 +79,8 @@ class DQN(Learner):
         check_kind(settings.network)
         if run.trainer.compile is True and settings.optimizer != "adam":
             raise UserError(
-                f"agent.optimizer={settings.optimizer}: with trainer.compile=true only adam; leave "
-                "one of the keys out"
+                f"agent.optimizer={settings.optimizer}: with trainer.compile=true only adam; use "
+                "trainer.compile=false"
             )
 
     @classmethod

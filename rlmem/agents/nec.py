@@ -181,5 +181,5 @@ class NEC(Learner):
             apply_gradients(self.optimizer, 0, gradients, self.cfg.max_grad_norm)
             forget_casts(loss)
             found.append({"td_error": td_error.detach(), "loss": loss.detach()})
-        self.grad_steps += len(found)
+            self.grad_steps += 1
         return joined(found)

@@ -68,10 +68,12 @@ class RecordedUpdate:
         try:
             with compiling("the update"), torch.cuda.graph(graph):
                 found = self._update(own, *options)
+        except torch.cuda.OutOfMemoryError:
+            raise
         except RuntimeError as error:
             why = str(error).strip().partition("\n")[0]
             raise UserError(
                 f"trainer.compile=true: the update cannot be recorded on this GPU ({why}); "
-                "leave the key out"
+                "use trainer.compile=false"
             ) from error
         return _Recording(graph, own, found)

@@ -55,7 +55,7 @@ class StreamQ(Learner):
     """
 
     has_action_values = True
-    calmer = "a smaller step size (agent.lr)"
+    if_diverged = "a smaller step size (agent.lr)"
     traces = True
 
     @classmethod

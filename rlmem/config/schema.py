@@ -40,7 +40,7 @@ class TrainerSettings(Settings):
     max_env_steps: int = setting(at_least=1, free=True)
     max_episodes: int | None = setting(at_least=1, free=True)
     rounds: Any = setting(check=_rounds, free=True)
-    compile: Any = setting(False, check=_compile)
+    compile: Any = setting(False, check=_compile, free=True)
     accelerator: str = setting(choices=("auto", "cpu", "gpu"), free=True)
     devices: int = setting(1, at_least=1, at_most=1024, free=True)
     num_nodes: int = setting(1, at_least=1, at_most=65_536, free=True)

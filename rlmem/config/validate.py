@@ -54,7 +54,7 @@ def read_settings(values: dict[str, Any], *, lenient: bool = False) -> TrainSett
     _check_schedule(settings)
     agent = settings.agent.part and settings.agent.part.cls
     compiles = getattr(agent, "compiles", True)
-    on_gpu = settings.trainer.accelerator != "cpu" and getattr(agent, "records", True)
+    on_gpu = settings.trainer.accelerator != "cpu" and getattr(agent, "recordable", True)
     if settings.trainer.compile is True and not (compiles or on_gpu):
         raise UserError(
             f"trainer.compile=true: the update of agent={settings.agent.name} cannot be compiled; "

@@ -74,52 +74,54 @@ def newest_of_drq() -> list[Claim]:
     """What all transitions buy DrQ(eps) beside the newest 1 MiB."""
     table, row = results("atari_100k", "RoadRunner"), "DrQ(eps), epsilon by 25,000"
     rows = f"{row}, newest 1 MiB", row
-    small, whole = (table[table["label"] == each].set_index("seed").sort_index() for each in rows)
+    small, whole = (table[table["label"] == label].set_index("seed").sort_index() for label in rows)
     assert {*small["grad_steps"], *whole["grad_steps"]} == {98_401}
     assert (small["memory_bytes_peak"] <= 2**20).all()
-    final, over = "eval_return_mean", "return_over_run"
+    final, over, trained = "eval_return_mean", "return_over_run", "train_return_mean"
     assert [*small.index] == [*whole.index] == [*range(5)]
     assert (small[final] < whole[final]).all()
-    half = [evaluated("atari_100k", each, 50_000) for each in rows]
+    assert (small[trained] < whole[trained]).all()
+    half = [evaluated("atari_100k", label, 50_000) for label in rows]
 
-    def each(runs: pd.DataFrame, column: str) -> str:
-        *before, last = (f"{value:,.0f}" for value in runs[column])
-        return f"{', '.join(before)} and {last}"
+    def each(column: str) -> list[str]:
+        seeds = ([f"{value:,.0f}" for value in runs[column]] for runs in (small, whole))
+        return [f"{', '.join(before)} and {last}" for *before, last in seeds]
 
-    def below(ours: pd.Series, theirs: pd.Series) -> str:
+    def below(ours: pd.Series, theirs: pd.Series, what: str = "") -> str:
         apart = paired(theirs, ours)
-        return f"{apart.value:,.0f} below, {{}}{interval(apart, ',.0f')}"
+        return f"{apart.value:,.0f} below, {what}{interval(apart, ',.0f')}"
 
-    ends = [runs[final].mean() for runs in (small, whole)]
-    low, high = (f"{size / 2**20:.1f}" for size in whole["memory_bytes_peak"].agg(["min", "max"]))
+    scores, curves = each(final), each(over)
+    ends = [small[final].mean(), whole[final].mean()]
     apart = below(small[final], whole[final])
-    held = small["memory_entries"].agg(["min", "max"])
-    halves = [f"{runs.mean():,.0f}" for runs in half]
-    lost, won = (f"{abs(end - runs.mean()):,.0f}" for end, runs in zip(ends, half, strict=True))
-    at_half = below(*half).format("")
+    apart_long = below(small[final], whole[final], "95 % interval ")
+    at_half, halves = below(*half), [runs.mean() for runs in half]
     more = (whole[final] - half[1]) - (small[final] - half[0])
+    low, high = (f"{size / 2**20:.1f}" for size in whole["memory_bytes_peak"].agg(["min", "max"]))
+    held = small["memory_entries"].agg(["min", "max"])
     said = (
-        f"it scored {each(small, final)} where all transitions scored {each(whole, final)} (seeds",
-        f"it had {each(small, over)} points a life where all had {each(whole, over)} "
-        f"({below(small[over], whole[over]).format('')}: too wide to tell)",
+        f"it scored {scores[0]} where all transitions scored {scores[1]} (seeds",
+        f"it had {curves[0]} points a life where all had {curves[1]} "
+        f"({below(small[over], whole[over])}: too wide to tell)",
+        f"it had {small[trained].mean():,.0f} points a life and {whole[trained].mean():,.0f} with "
+        f"all transitions ({below(small[trained], whole[trained])}), less in each of five",
         f"With {held['min']:,} to {held['max']:,} transitions in place",
-        f"After 50,000 steps the newest 1 MiB had {halves[0]} and all transitions {halves[1]} "
-        f"({at_half}: no",
-        f"lost {lost} and the other gained {won}, "
-        f"in each seed {min(more):,.0f} to {max(more):,.0f} more",
+        f"After 50,000 steps the newest 1 MiB had {halves[0]:,.0f} and all transitions "
+        f"{halves[1]:,.0f} ({at_half}: no",
+        f"lost {halves[0] - ends[0]:,.0f} and the other gained {ends[1] - halves[1]:,.0f}, "
+        f"in each seed {more.min():,.0f} to {more.max():,.0f} more",
     )
     mean = [f"{end:,.0f}" for end in ends]
-    interval_of = "95 % interval "
     return [
         ("README.md", f"scored {mean[0]} with the newest 1 MiB and {mean[1]} with all transitions "
-                      f"in {low} to {high} MiB ({apart.format('')}); after 50,000 steps no "
+                      f"in {low} to {high} MiB ({apart}); after 50,000 steps no "
                       f"difference was seen ({at_half}) | 5 seeds"),
         ("README.md", f"scored {mean[1]} with all transitions, in {low} to {high} MiB, and "
-                      f"{mean[0]} with the newest 1 MiB ({apart.format('')}; five seeds"),
+                      f"{mean[0]} with the newest 1 MiB ({apart}; five seeds"),
         ("studies/atari_100k/findings.md", f"scored {mean[1]} with all transitions in {low} to "
-         f"{high} MiB and {mean[0]} with the newest 1 MiB ({apart.format(interval_of)}), less"),
-        ("docs/atari.md", f"of transitions scored {mean[0]} and all {mean[1]} "
-                          f"({apart.format(interval_of)}), less in each of five seeds"),
+         f"{high} MiB and {mean[0]} with the newest 1 MiB ({apart_long}), less"),
+        ("docs/atari.md", f"ended at {mean[0]} with the newest 1 MiB of transitions and at "
+                          f"{mean[1]} with all ({apart_long}), less in each of five seeds"),
         *((page, text) for page in ("studies/atari_100k/findings.md", "docs/atari.md")
           for text in said),
     ]  # fmt: skip

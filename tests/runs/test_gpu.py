@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from rlmem.agents.dqn import DQN
+from rlmem.agents.recorded import RecordedUpdate
 from rlmem.errors import UserError
 from rlmem.runs.evaluate import evaluate
 from tests.runs.helpers import (
@@ -83,14 +84,18 @@ def test_a_recorded_update_learns_the_same_bit_for_bit(
     own: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain, recorded, cut = tmp_path / "plain", tmp_path / "recorded", tmp_path / "cut"
-    given = [*RUNS[own], *GPU, KEEP]
+    given, record, made = [*RUNS[own], *GPU, KEEP], RecordedUpdate._record, []
+    monkeypatch.setattr(RecordedUpdate, "_record", lambda *call: made.append(1) or record(*call))
     run(plain, *given, tiny=())
+    assert not made
     given.append("trainer.compile=true")
     run(recorded, *given, tiny=())
     assert_same_run(plain, recorded)
-    stopped(monkeypatch, 204, cut, *given, tiny=())
+    assert len(made) == 1
+    stopped(monkeypatch, 260, cut, *given, tiny=())
     run(cut, *given, f"resume={cut}", tiny=())
     assert_same_run(plain, cut)
+    assert len(made) == 3
 
 
 def test_an_update_that_waits_for_the_gpu_is_named(

@@ -341,7 +341,8 @@ def test_differences_name_the_keys_that_bind() -> None:
     saved = settings("agent.lr=0.1", "log.every=1", "objective=return_and_bytes").values
     saved["old"] = 1
     del saved["agent"]["gamma"]  # a key of a version after it
-    asked = settings("agent.lr=0.5", "log.every=9", "trainer.accelerator=cpu")
+    machine = "trainer.accelerator=cpu", "trainer.compile=true"
+    asked = settings("agent.lr=0.5", "log.every=9", *machine)
     assert differences(saved, asked) == ["agent.lr was 0.1, is 0.5", "old was 1, is None"]
 
 

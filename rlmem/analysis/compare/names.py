@@ -23,6 +23,8 @@ NO_SETTING = (
     "checkpoint.keep_memory_when_finished",
     "trainer.threads",
     "trainer.rounds",
+    "trainer.accelerator",
+    "trainer.compile",
     "env.recommended.",
     "hparams_search",
     "objective",

@@ -23,6 +23,7 @@ from rlmem.units import several
 
 TIMED = {"insert_us": "to insert an env step", "sample_us": "to draw a minibatch"}
 EVALUATIONS = 3  # of a run at least, to be drawn over env steps
+EVALUATION = "an evaluation's"
 OFTEN = 3  # times that a style is used until it is a class
 BROAD = 400  # points; a wider figure scrolls on a phone
 PIXELS = 1.4  # of a point where it scrolls: legends of 8 points can be read
@@ -158,11 +159,12 @@ def draw(
         for name, over in (("curves", "env_steps"), ("seconds", "seconds")):
             drawn_of = figures.curves(here, over=over, chosen=chosen)
             keep(env_id, name, about, drawn_of, over.replace("_", " "), alt)
-        if any(len(run.curves["evaluated_at"]) >= EVALUATIONS for s in here for run in s.runs):
-            means = _around(here, "an evaluation's")
-            about = f"{told}{finding(named or here, final)} {means}"
-            drawn_of = figures.curves(here, "eval_return_mean", "evaluated_at", chosen)
-            keep(env_id, "evaluated", about, drawn_of, "env steps, evaluated", alt)
+        if played := [setting for setting in here if _is_evaluated(setting)]:
+            about = f"{told}{finding(named or here, final)} {_around(played, EVALUATION)}"
+            if left := [setting for setting in here if setting not in played]:
+                about += f" Not drawn, as not all seeds were evaluated often: {listed(left)}."
+            drawn_of = figures.curves(played, "eval_return_mean", "evaluated_at", chosen)
+            keep(env_id, "evaluated", about, drawn_of, "env steps, evaluated")
         if compared == OVER_RUN:
             drawn_of = figures.return_against_bytes(here, final, chosen)
             keep(env_id, "final", told + finding(named or here, final), drawn_of)
@@ -194,6 +196,12 @@ def draw(
         for name, (caption, figure) in section.figures.items():
             keep("", name, caption, figure)
     return drawn
+
+
+def _is_evaluated(setting: Setting) -> bool:
+    """Whether each of its runs that are drawn was evaluated often enough for a line."""
+    runs = setting.finished or setting.runs
+    return all(len(run.curves["evaluated_at"]) >= EVALUATIONS for run in runs)
 
 
 def _around(settings: Sequence[Setting], of: str = "the last 100 training") -> str:

@@ -94,12 +94,14 @@ def test_evaluations_are_drawn_where_there_are_several(tmp_path: Path) -> None:
         make_run(tmp_path / f"sweep/a{seed}", seed=seed, evaluated=4)
         make_run(tmp_path / f"sweep/b{seed}", "per", seed, final=90.0, evaluated=4)
         make_run(tmp_path / f"sweep/c{seed}", seed=seed, env_id="Acrobot-v1", evaluated=1)
+        make_run(tmp_path / f"sweep/d{seed}", "cer", seed, evaluated=4 * seed)
     write_report([tmp_path / "sweep"], tmp_path / "out")
     drawn = {path.stem for path in (tmp_path / "out/figures").glob("evaluated-*.svg")}
     assert drawn == {"evaluated-CartPole-v1"}
     page = (tmp_path / "out/index.html").read_text()
     assert ">env steps, evaluated</label>" in page
     assert "Mean of an evaluation&#39;s episodes; thin: each seed." in page
+    assert "Not drawn, as not all seeds were evaluated often: cer." in page
 
 
 def test_success_is_shown_where_an_environment_has_goals(report: Path, tmp_path: Path) -> None:
