@@ -11,6 +11,7 @@ Any memory goes with it whose part `takes_keys`; one that makes keys of its own 
 projections) leaves the network untrained.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -127,18 +128,18 @@ class NEC(Learner):
     def look(self, observation: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Keys float32 [n, d] and values max_a Q(s, a) [n] of observations; nothing is changed."""
         keys = self.keys(observation)
-        return keys, self._read(keys, touch=False)[0].max(-1)
+        return keys, self._ask(self.values.read, keys, touch=False)[0].max(-1)
 
-    def _read(self, keys: np.ndarray, touch: bool = True) -> Any:
-        """What the memory answers to keys [n, d]."""
+    def _ask(self, question: Callable[..., Any], *given: Any, **how: Any) -> Any:
+        """What the memory answers to keys of the network; a network without any has diverged."""
         try:
-            return self.values.read(keys, touch=touch)
+            return question(*given, **how)
         except LostKeys as error:
             raise Diverged(str(error), self) from error
 
     def act(self, observation: np.ndarray, epsilon: float, rng: np.random.Generator) -> np.ndarray:
         """Epsilon-greedy actions int64 [E] for observations [E, ...]; the memory stays as it is."""
-        values, _ = self._read(self.keys(observation), touch=False)
+        values, _ = self._ask(self.values.read, self.keys(observation), touch=False)
         return or_random(best_at_random(values, rng), epsilon, self.num_actions, rng)
 
     def explore(
@@ -149,7 +150,7 @@ class NEC(Learner):
             # Nothing was learned yet, so that the first keys are already those of later statistics.
             self.online.observe(torch.from_numpy(observation).to(self.device))
         keys = self.keys(observation)
-        values, _ = self._read(keys)
+        values, _ = self._ask(self.values.read, keys)
         columns = {"key": keys, "value": values.max(-1), "hash": hashes(observation)}
         return or_random(best_at_random(values, rng), epsilon, self.num_actions, rng), columns
 
@@ -163,10 +164,7 @@ class NEC(Learner):
         for row in self.minibatches(batch):
             keys = self.online(row["observation"])
             action = row["action"].cpu().numpy()
-            try:
-                near = self.values.near(keys.detach().float().cpu().numpy(), action)
-            except LostKeys as error:
-                raise Diverged(str(error), self) from error
+            near = self._ask(self.values.near, keys.detach().float().cpu().numpy(), action)
             read = weighted(
                 keys.float(),
                 torch.from_numpy(near.key).to(self.device),
