@@ -1,6 +1,11 @@
 """Record an Atari game's transitions as plain numpy files that every library can read.
 
-python benchmarks/record_frames.py --game road_runner [--run RUN_DIR] --steps 20000 --out FOLDER
+python benchmarks/record_frames.py --game road_runner --steps 20000         # random play
+python benchmarks/record_frames.py --run RUN_DIR --steps 20000 --out FOLDER # its network plays
+python benchmarks/record_frames.py --run RUN_DIR --training --out FOLDER    # as it was trained
+
+`--training` repeats the actions of a run's training, which its last checkpoint has kept, in the
+run's environments: the recording is of all transitions that the run's memory was given.
 
 Each frame is written once. Of T steps in E envs (T x E is `--steps`) the folder holds, time first:
 
@@ -23,7 +28,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -32,6 +37,7 @@ from typing import Any
 import numpy as np
 from common import exit_not_installed, versions
 
+Policy = Callable[[np.ndarray], np.ndarray]  # observation [E, stack, 84, 84] -> actions [E]
 COLUMNS = ("observation", "final", "action", "reward", "terminated", "truncated")
 EPSILON = 0.05  # of a trained policy
 SEED, STEPS, ENVS = 0, 20_000, 4
@@ -165,35 +171,79 @@ def run_policy(run_dir: Path, checkpoint: str, spec: Any) -> tuple[Any, int]:
     return agent.act, int(read_manifest(folder)["env_steps"])
 
 
-def record(
-    out: Path,
+@dataclass(frozen=True)
+class Play:
+    """Who plays, in what, from which seed, and what about.json says of it."""
+
+    env: Any
+    policy: Policy
+    seed: int
+    about: dict[str, Any]
+
+
+def play(
     game: str,
-    steps: int = STEPS,
     envs: int = ENVS,
     seed: int = SEED,
     run_dir: Path | None = None,
     checkpoint: str = "best",
     epsilon: float = EPSILON,
-) -> dict[str, Any]:
+) -> Play:
+    """Random play, or that of a run's network ("best" or "last") with some exploration."""
+    from rlmem.config import check, compose
+    from rlmem.envs import make_env
+
+    overrides = ["env=atari", f"env.game={game}", "env/protocol=machado"]
+    env = make_env(check(compose("train", overrides)).env, envs)
+    act, name = random_policy(env.spec.num_actions), "random"
+    if run_dir is not None:
+        act, trained = run_policy(run_dir, checkpoint, env.spec)
+        name = f"DQN, {trained:,} env steps, epsilon {epsilon:g}"
+    rng = np.random.default_rng(seed)
+    about = {"game": game, "protocol": "machado", "policy": name, "seed": seed}
+    return Play(env, lambda observation: act(observation, epsilon, rng), seed, about)
+
+
+def training(run_dir: Path) -> tuple[Play, int]:
+    """What a run played while it was trained, and the transitions that it was.
+
+    Raises:
+        UserError: no such run, or its checkpoint has not kept all of its actions.
+    """
+    from rlmem.callbacks.checkpoint_files import CheckpointFiles, find_checkpoint
+    from rlmem.collect.config import derive_seed
+    from rlmem.errors import UserError
+    from rlmem.runs.build import build_env
+
+    run, folder = run_settings(run_dir), find_checkpoint(run_dir)
+    if folder is None:
+        raise UserError(f"--run {run_dir}: it has no checkpoint")
+    stream = CheckpointFiles(folder).state("stream")
+    if stream["seeded_at"] != 0 or "actions" not in stream:
+        raise UserError(
+            f"--run {run_dir}: its checkpoint has not kept its actions from the first step on; "
+            "use a run of one process, made with checkpoint.reseed_every=null"
+        )
+    actions = np.asarray(stream["actions"]).astype(np.int64)
+    left = iter(actions)
+    seed = derive_seed(run.seed, 2, 0)  # as the run's collector seeds its environments
+    name = f"training, agent={run.agent.name}"
+    about = {"game": run.env.game, "protocol": run.env.protocol.name, "policy": name, "seed": seed}
+    return Play(build_env(run), lambda observation: next(left), seed, about), actions.size
+
+
+def record(out: Path, played: Play, steps: int) -> dict[str, Any]:
     """Play, and write the folder `out`, which appears when it is complete.
 
     Args:
         steps: transitions over all envs, a multiple of envs.
-        run_dir, checkpoint, epsilon: whose network plays ("best" or "last"), and its exploration;
-            random play where there is no run.
 
     Returns:
         The content of about.json.
     """
-    from rlmem.config import check, compose
-    from rlmem.envs import FrameStack, make_env
+    from rlmem.envs import FrameStack
 
-    overrides = ["env=atari", f"env.game={game}", "env/protocol=machado"]
-    env = make_env(check(compose("train", overrides)).env, envs)
-    policy, name = random_policy(env.spec.num_actions), "random"
-    if run_dir is not None:
-        policy, trained = run_policy(run_dir, checkpoint, env.spec)
-        name = f"DQN, {trained:,} env steps, epsilon {epsilon:g}"
+    env, envs = played.env, played.env.spec.num_envs
     times, shape = steps // envs, env.spec.frame_shape[1:]
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as scratch:
@@ -210,12 +260,11 @@ def record(
         }
         final: list[np.ndarray] = []
         total, returns = np.zeros(envs), []
-        rng = np.random.default_rng(seed)
         stack = FrameStack(env.spec)
-        observation[0] = env.reset(seed)[:, 0]
+        observation[0] = env.reset(played.seed)[:, 0]
         stack.reset(observation[0][:, None])
         for t in range(times):
-            action = policy(stack.observation, epsilon, rng)
+            action = played.policy(stack.observation)
             step = env.step(action)
             done = step.terminated | step.truncated
             stack.push(step.observation, done)
@@ -232,10 +281,7 @@ def record(
         for column, values in columns.items():
             np.save(part / f"{column}.npy", values)
         about = {
-            "game": game,
-            "protocol": "machado",
-            "policy": name,
-            "seed": seed,
+            **played.about,
             "steps": times * envs,
             "envs": envs,
             "episodes": len(returns),
@@ -253,27 +299,35 @@ def main() -> None:
     parser.add_argument("--run", type=Path, help="a run directory, whose network plays")
     parser.add_argument("--checkpoint", choices=["best", "last"], default="best")
     parser.add_argument("--epsilon", type=float, default=EPSILON, help="exploration with --run")
-    parser.add_argument("--steps", type=int, default=STEPS, help="transitions over all envs")
+    parser.add_argument("--training", action="store_true", help="what --run was trained on")
+    parser.add_argument("--steps", type=int, help="transitions over all envs")
     parser.add_argument("--envs", type=int, default=ENVS)
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--out", type=Path, help="a folder that does not exist yet")
     args = parser.parse_args()
     if args.run and not args.out:
         parser.error("--run needs --out")
-    if args.steps < args.envs or args.steps % args.envs:
-        parser.error(f"--steps {args.steps}: must be a multiple of --envs {args.envs}")
+    if args.training and not args.run:
+        parser.error("--training needs --run")
     try:
         from rlmem.errors import UserError
     except ImportError as error:
         exit_not_installed(error)
     try:
-        game = args.game or (run_settings(args.run).env.game if args.run else "road_runner")
-        out = args.out or default_folder(game, args.steps)
+        steps = args.steps or STEPS
+        if args.training:
+            played, most = training(args.run)
+            steps = min(args.steps or most, most)
+        else:
+            game = args.game or (run_settings(args.run).env.game if args.run else "road_runner")
+            played = play(game, args.envs, args.seed, args.run, args.checkpoint, args.epsilon)
+        envs = played.env.spec.num_envs
+        if steps < envs or steps % envs:
+            parser.error(f"--steps {steps}: must be a multiple of {envs} environments")
+        out = args.out or default_folder(game, steps)
         if out.exists():
             parser.error(f"{out} is there already")
-        about = record(
-            out, game, args.steps, args.envs, args.seed, args.run, args.checkpoint, args.epsilon
-        )
+        about = record(out, played, steps)
     except UserError as error:
         sys.exit(str(error))
     if about["episodes"]:

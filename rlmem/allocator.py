@@ -1,10 +1,11 @@
-"""How the C library's allocator gives memory back, for as long as networks are trained."""
+"""How the C library's allocator gives memory back: rarely while networks train, or at once."""
 
 import ctypes
 import os
 
 KEPT_BYTES = 256 * 2**20  # free at the heap's end that are kept
 OWN_PAGES_BYTES = 64 * 2**20  # arrays from this size on are given back to the system
+HAS_GLIBC = "CS_GNU_LIBC_VERSION" in getattr(os, "confstr_names", {})
 # Of glibc's malloc.h.
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 
@@ -17,9 +18,18 @@ def keep_freed_memory() -> None:
     Large arrays, such as a memory's, are given back as ever. Who set one of glibc's own variables
     (`MALLOC_TRIM_THRESHOLD_`, `MALLOC_MMAP_THRESHOLD_`) has decided it: they stay.
     """
-    has_glibc = "CS_GNU_LIBC_VERSION" in getattr(os, "confstr_names", {})
-    if not has_glibc or any(name.startswith("MALLOC_") for name in os.environ):
+    if not HAS_GLIBC or any(name.startswith("MALLOC_") for name in os.environ):
         return
     libc = ctypes.CDLL(None)
     libc.mallopt(M_MMAP_THRESHOLD, OWN_PAGES_BYTES)
     libc.mallopt(M_TRIM_THRESHOLD, KEPT_BYTES)
+
+
+def give_back_freed_memory() -> None:
+    """Have glibc return all that was freed; nothing elsewhere.
+
+    After a burst of small blocks it keeps the holes between those that are still in use, and the
+    blocks that follow touch pages all over them.
+    """
+    if HAS_GLIBC:
+        ctypes.CDLL(None).malloc_trim(0)

@@ -1,10 +1,13 @@
-"""Freed memory is kept for the next gradient, unless the user has decided that."""
+"""Freed memory is kept for the next gradient, unless the user has decided that, or goes back."""
 
 import os
 import subprocess
 import sys
 
+import psutil
 import pytest
+
+from rlmem.allocator import HAS_GLIBC, give_back_freed_memory
 
 FAULTS = """
 import resource
@@ -21,7 +24,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
 
-@pytest.mark.skipif("CS_GNU_LIBC_VERSION" not in os.confstr_names, reason="glibc only")
+@pytest.mark.skipif(not HAS_GLIBC, reason="glibc only")
 def test_freed_memory_is_kept_unless_glibc_was_told_otherwise():
     own = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
 
@@ -33,3 +36,14 @@ def test_freed_memory_is_kept_unless_glibc_was_told_otherwise():
 
     assert faults() < 2048
     assert faults(MALLOC_MMAP_THRESHOLD_="65536") > 20 * 2000
+
+
+@pytest.mark.skipif(not HAS_GLIBC, reason="glibc only")
+def test_what_was_freed_between_blocks_that_stay_goes_back():
+    process = psutil.Process()
+    before = process.memory_info().rss
+    blocks = [b"." * 8000 for _ in range(10_000)]
+    stay = blocks[::50]
+    del blocks
+    give_back_freed_memory()
+    assert process.memory_info().rss - before < 20 * 2**20 < len(stay) * 50 * 8000

@@ -125,7 +125,9 @@ class Study:
             print(f"{folder}/study.yaml: controls is now called baselines", file=sys.stderr)
             content.setdefault("baselines", content.pop("controls"))
         if unknown := content.keys() - KEYS:
-            self._refuse(f"unknown key {min(map(str, unknown))}")
+            self._refuse(
+                f"unknown key {min(map(str, unknown))}; there are {', '.join(sorted(KEYS))}"
+            )
         self.title = content.get("title", folder.name)
         if not isinstance(self.title, str):
             self._refuse(f"title={self.title}; a line of text")
@@ -185,8 +187,9 @@ class Study:
     def _part(self, name: Any, value: Any, more: set[str]) -> dict[str, Any]:
         """A row or a column: its overrides, alone or in a mapping with further keys."""
         part = value if isinstance(value, dict) else {"overrides": value}
-        if unknown := part.keys() - {"overrides", *more}:
-            self._refuse(f"{name} has an unknown key {min(map(str, unknown))}")
+        if unknown := part.keys() - (keys := {"overrides", *more}):
+            stray = min(map(str, unknown))
+            self._refuse(f"{name} has an unknown key {stray}; there are {', '.join(sorted(keys))}")
         seeds = part.get("seeds", 1)
         if type(seeds) is not int or seeds < 1:
             self._refuse(f"{name} has seeds={seeds}; a number of runs")

@@ -44,7 +44,10 @@ def run(study: Study, label: str, seed: int = 0, **summary: Any) -> None:
         ("rows: {", "study.yaml cannot be read"),
         ("rows: {a: memory=per}", "needs rows and columns"),
         ("rows: {a: ''}\ncolumns: {b: ''}\nrepeat: 3", "unknown key repeat"),
-        ("rows: {a: {over: ''}}\ncolumns: {b: ''}", "a has an unknown key over"),
+        (
+            "rows: {a: {over: ''}}\ncolumns: {b: ''}",
+            "unknown key over; there are fifo, overrides, seeds",
+        ),
         ("rows: {a: ''}\ncolumns: {b: {overrides: '', seeds: many}}", "seeds=many"),
         ("rows: {a: {seeds: 0}}\ncolumns: {b: ''}", "a has seeds=0; a number of runs"),
         ("rows: {a: {seeds: true}}\ncolumns: {b: ''}", "a has seeds=True"),

@@ -13,19 +13,21 @@ from typing import Any
 
 import numpy as np
 
+from rlmem.allocator import give_back_freed_memory
 from rlmem.memories.base.blocks import Block
 from rlmem.memories.base.serialize import State
 from rlmem.memories.base.state import array_of
 from rlmem.memories.compression import chunks as coding
 from rlmem.memories.compression import codec
 from rlmem.memories.compression.chunks import OPEN, CodedChunks, as_words
-from rlmem.memories.compression.packing import PACKED, SHARE, STORED, bytes_of
+from rlmem.memories.compression.packing import PACKED, STORED, bytes_of
 from rlmem.memories.compression.segments import BLOB, SEGMENT
 from rlmem.memories.ring.checkpoint import WITHOUT_DICTIONARIES, pieces, places_of
 from rlmem.memories.ring.ring import RingStorage
 from rlmem.registry import part
 
 MOVING = 3  # segments that a budget leaves free while strings are put anew
+SHARE = 8  # under a budget a dictionary may take such a part of the strings' bytes
 
 
 @part("memory/storage", "compressed")
@@ -58,7 +60,7 @@ class CompressedFrameStorage(RingStorage):
 
     compresses = True
 
-    def __init__(self, *sizes: Any, level: int = 6, **options: Any) -> None:
+    def __init__(self, *sizes: Any, level: int = 8, **options: Any) -> None:
         super().__init__(*sizes, **options)
         self._size = int(np.prod(self.frame_shape)) * self.dtype.itemsize
         padded = -(-self._size // 8) * 8
@@ -88,13 +90,13 @@ class CompressedFrameStorage(RingStorage):
         written = super()._write(block)
         if self._packer.due:
             self._learn()
+            give_back_freed_memory()  # streams that were learned from and packed again
         return written
 
     def _learn(self) -> None:
         """Take a dictionary of the newest frames if one pays, and pack what is held with it.
 
-        Under a budget the oldest transitions go for it, so it may take at most an eighth of the
-        strings' bytes.
+        Under a budget the oldest transitions go for it, so it may take but a share.
         """
         blobs = self._blobs[self.arrays.full_chunks()]
         most = int(blobs["size"].sum(dtype=np.int64)) // (1 if self.limit is None else SHARE)
@@ -103,7 +105,7 @@ class CompressedFrameStorage(RingStorage):
             return
         longest = int(blobs["size"].max())
         room = self._arena.bytes_of(MOVING + longest // SEGMENT)
-        if self.limit is None or self.limit.shrink(bytes_of(content) + room):
+        if self.limit is None or self.limit.shrink(bytes_of(len(content)) + room):
             self._packer.adopt(content)
             self._saved = None  # what was saved of chunks will not be how they are held
             most = None if self.limit is None else self._arena.nbytes + room
@@ -287,7 +289,7 @@ class CompressedFrameStorage(RingStorage):
         opened = int((ends["head"] + ends["values"]).sum(dtype=np.int64)) + ends.nbytes
         held = self._arena.least_bytes(state, blobs[needed])
         used = set(self._firsts(state, chains)[needed].tolist())
-        held += sum(bytes_of(c) for n, c in self._dictionaries(state).items() if n in used)
+        held += sum(bytes_of(len(c)) for n, c in self._dictionaries(state).items() if n in used)
         held += places_of(chains) * BLOB.itemsize
         return held + opened + references + self._open.newest.nbytes
 

@@ -7,7 +7,7 @@ are packed again with it where that saves bytes. It stays until no string needs 
 zstandard holds to decode by it, and is part of the state.
 """
 
-from typing import Any
+from contextlib import suppress
 
 import numpy as np
 import zstandard
@@ -18,10 +18,14 @@ from rlmem.memories.compression.arena import Arena
 
 STORED, PACKED, NUMBERS = 0, 1, 256
 FIRST = 64  # strings packed before the first look for a dictionary
-SAMPLES, SAMPLE_BYTES = 320, 2**20  # strings that a look takes, and their bytes, at most
+SAMPLES, SAMPLE_BYTES = 1280, 2**22  # strings that a look takes, and their bytes, at most
+PARTS = 64  # in which the trainer is given their streams
 TRIALS = 64  # strings of an older dictionary that are tried with the newest
-LEAST, LARGEST, SHARE = 1024, 2**16, 8  # bytes of a dictionary, and of which part of the strings'
-STREAM = 2**13  # bytes of a stream that zstandard's tables are laid out for
+LEAST, LARGEST, SHARE = 1024, 2**18, 16  # bytes of a dictionary, and of which part of the strings'
+# What zstandard's tables are laid out for, bytes of a stream and of a dictionary. They then hold
+# 2^17 places, the last of a larger dictionary, whose best content stands at its end; room for all
+# of them would take four times the memory for 2 % fewer bytes.
+STREAM, TABLES = 2**13, 2**16
 CONTEXT = 2**17  # bytes that zstandard holds to decode with a dictionary
 TRAINING = {"k": 128, "d": 8}  # zstandard's: bytes of a segment that is picked, and of a match
 
@@ -39,7 +43,7 @@ class Packer:
 
     def clear(self) -> None:
         """Hold no string and no dictionary."""
-        self._contents: dict[int, bytes] = {}
+        self._contents: dict[int, zstandard.ZstdCompressionDict] = {}  # of dictionaries
         self._decoders = {PACKED: zstandard.ZstdDecompressor()}
         self._strings = np.zeros(NUMBERS, np.int64)  # held, by their first byte
         self._waiting = 0  # strings packed since the last look for a dictionary
@@ -47,7 +51,8 @@ class Packer:
 
     def _use(self, number: int) -> None:
         self._current = number
-        self._encoder = encoder_of(self._contents.get(number), self._level)
+        content = self._contents.get(number)
+        self._encoder = encoder_of(None if content is None else content.as_bytes(), self._level)
 
     def pack(self, stream: np.ndarray) -> np.ndarray:
         """The string of a new stream that follows one free byte, uint8 [n + 1]."""
@@ -101,7 +106,7 @@ class Packer:
         del self._decoders[number]
         if number == self._current:
             self._use(PACKED)
-        return bytes_of(content)
+        return bytes_of(len(content))
 
     def drop_unused(self) -> int:
         """Let go of a dictionary that no string needs yet; its bytes."""
@@ -110,7 +115,7 @@ class Packer:
     @property
     def nbytes(self) -> int:
         """Bytes of the dictionaries."""
-        return sum(map(bytes_of, self._contents.values()))
+        return sum(bytes_of(len(content)) for content in self._contents.values())
 
     # Dictionaries.
 
@@ -120,7 +125,8 @@ class Packer:
         return self._waiting >= FIRST and 2 * self._waiting >= self._strings.sum()
 
     def learn(self, arena: Arena, blobs: np.ndarray, most: int) -> bytes | None:
-        """A dictionary that saves more bytes on as many strings as are held than it takes.
+        """A dictionary that saves more bytes on as many strings as are held than it takes; b"" to
+        do without one again, None to go on as now.
 
         Args:
             blobs: of the strings held, BLOB [n], the oldest first; it learns from the newer half.
@@ -131,19 +137,27 @@ class Packer:
         count = min(len(blobs) // 2, SAMPLES, SAMPLE_BYTES * len(blobs) // max(1, total))
         if size < LEAST or count < FIRST // 2 or len(self._contents) == NUMBERS - 2:
             return None
-        some = np.linspace(len(blobs) // 2, len(blobs) - 1, count).astype(np.int64)
-        data, starts = self.unpack(arena, blobs[some])
-        streams: list[Any] = [part.tobytes() for part in np.split(data, starts[1:])]
-        trials = streams[::5]
-        del streams[::5]
-        try:
-            trained = zstandard.train_dictionary(size, streams, level=self._level, **TRAINING)
-        except zstandard.ZstdError:  # they share nothing
-            return None
-        content = trained.as_bytes()
-        better = encoder_of(content, self._level)
-        saved = sum(len(self._encoder.compress(s)) - len(better.compress(s)) for s in trials)
-        return content if saved * len(blobs) > bytes_of(content) * len(trials) else None
+        some = blobs[np.linspace(len(blobs) // 2, len(blobs) - 1, count).astype(np.int64)]
+        apart = max(5, count // TRIALS)  # a fifth at most is kept from the trainer, and tried
+        tried, learned = some[::apart], np.delete(some, np.s_[::apart])
+        # In few large parts: the allocator gives these back when they have gone. Thousands of
+        # streams would leave it megabytes of small holes.
+        parts = np.array_split(learned, min(PARTS, len(learned)))
+        data, starts = self.unpack(arena, tried)
+        streams = np.split(data, starts[1:])
+        now, held = _packed(self._encoder, streams), len(blobs) / len(tried)
+
+        def saved(content: bytes) -> float:
+            """Bytes that all strings held take less with it."""
+            return held * (now - _packed(encoder_of(content or None, self._level), streams))
+
+        with suppress(zstandard.ZstdError):  # the streams share nothing
+            samples = [self.unpack(arena, part)[0].tobytes() for part in parts]
+            trained = zstandard.train_dictionary(size, samples, level=self._level, **TRAINING)
+            if saved(trained.as_bytes()) > bytes_of(len(trained)):
+                return trained.as_bytes()
+        frees = bytes_of(len(self._contents.get(self._current, b"")))
+        return b"" if frees and saved(b"") + frees > 0 else None
 
     def outdated(self, arena: Arena, blobs: np.ndarray, *, may_grow: bool) -> np.ndarray:
         """Which strings (BLOB [n]) the dictionary in use is to pack again, bool [n].
@@ -160,34 +174,35 @@ class Packer:
             some = of[np.linspace(0, len(of) - 1, min(len(of), TRIALS)).astype(np.int64)]
             data, starts = self.unpack(arena, blobs[some])
             streams = np.split(data, starts[1:])
-            then = sum(1 + min(len(s), len(self._encoder.compress(s.data))) for s in streams)
+            then = len(streams) + _packed(self._encoder, streams)
             saved = int(blobs["size"][some].sum(dtype=np.int64)) - then
             content = self._contents.get(number) if may_grow else None
-            gone = 0 if content is None else bytes_of(content)
+            gone = 0 if content is None else bytes_of(len(content))
             found[of] = saved * len(of) + gone * len(some) > 0
         return found
 
     def adopt(self, content: bytes) -> None:
-        """Pack with a dictionary from here on."""
-        number = next(n for n in range(PACKED + 1, NUMBERS) if n not in self._contents)
-        self._add(number, content)
-        unused = self._current
+        """Pack with a dictionary from here on, or with none (b"")."""
+        number, unused = PACKED, self._current
+        if content:
+            number = next(n for n in range(PACKED + 1, NUMBERS) if n not in self._contents)
+            self._add(number, content)
         self._use(number)
         if self._strings[unused] == 0:
             self._drop(unused)
 
     def _add(self, number: int, content: bytes) -> None:
-        self._contents[number] = content
+        # One copy, from which is decoded and saved.
+        self._contents[number] = known = zstandard.ZstdCompressionDict(content)
         self._decoders[number] = zstandard.ZstdDecompressor(
-            dict_data=zstandard.ZstdCompressionDict(content),
-            format=zstandard.FORMAT_ZSTD1_MAGICLESS,
+            dict_data=known, format=zstandard.FORMAT_ZSTD1_MAGICLESS
         )
 
     # Saving.
 
     def state_views(self) -> State:
         """The dictionaries, and when the next look for one is due."""
-        contents = self._contents.values()
+        contents = [content.as_bytes() for content in self._contents.values()]
         return {
             "dictionaries": np.frombuffer(b"".join(contents), np.uint8),
             "dictionary_sizes": np.array(
@@ -236,9 +251,14 @@ class Packer:
         assert needed <= set(self._contents) <= needed | {self._current}, "a dictionary of none"
 
 
-def bytes_of(content: bytes) -> int:
-    """Bytes of a dictionary, with what zstandard holds to decode by it."""
-    return len(content) + CONTEXT
+def bytes_of(size: int) -> int:
+    """Bytes of a dictionary of this size, with what zstandard holds to decode by it; 0 of none."""
+    return size + CONTEXT if size else 0
+
+
+def _packed(encoder: zstandard.ZstdCompressor, streams: list[np.ndarray]) -> int:
+    """Bytes that streams take, compressed where that is less."""
+    return sum(min(len(s), len(encoder.compress(s.data))) for s in streams)
 
 
 def encoder_of(content: bytes | None, level: int) -> zstandard.ZstdCompressor:
@@ -249,7 +269,8 @@ def encoder_of(content: bytes | None, level: int) -> zstandard.ZstdCompressor:
     parameters = zstandard.ZstdCompressionParameters.from_level(
         level,
         source_size=STREAM,
-        dict_size=len(content),
+        dict_size=min(TABLES, len(content)),
+        window_log=(STREAM + len(content)).bit_length(),
         format=zstandard.FORMAT_ZSTD1_MAGICLESS,
         write_checksum=False,
         write_dict_id=False,

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -367,3 +368,19 @@ def test_a_small_memory_has_no_dictionary(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(packing, "CONTEXT", 2**17)
     storage = filled()
     assert storage.footprint()["dictionaries"] == 0
+
+
+@pytest.mark.parametrize("level", [8, 19])
+def test_a_stream_finds_what_it_shares_with_half_of_the_largest_dictionary(level: int):
+    streams = np.random.default_rng(0).integers(0, 256, (100, 2**13), np.uint8)
+    trained = zstandard.train_dictionary(2**18, [*map(bytes, streams)], k=128, d=8)
+    content = trained.as_bytes()
+    assert len(content) == 2**18
+    encoder = packing.encoder_of(content, level)
+    packer = packing.Packer(level)
+    packer._add(2, content)
+    for first in (2**17, len(content) - 4000):  # the tables have room for the second half
+        stream = content[first : first + 4000]
+        packed = encoder.compress(stream)
+        assert len(packed) < 100
+        assert packer._decoders[2].decompress(packed) == stream
