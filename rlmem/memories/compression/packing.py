@@ -8,6 +8,7 @@ zstandard holds to decode by it, and is part of the state.
 """
 
 from contextlib import suppress
+from typing import Any
 
 import numpy as np
 import zstandard
@@ -152,7 +153,7 @@ class Packer:
             return held * (now - _packed(encoder_of(content or None, self._level), streams))
 
         with suppress(zstandard.ZstdError):  # the streams share nothing
-            samples = [self.unpack(arena, part)[0].tobytes() for part in parts]
+            samples: list[Any] = [self.unpack(arena, part)[0].tobytes() for part in parts]
             trained = zstandard.train_dictionary(size, samples, level=self._level, **TRAINING)
             if saved(trained.as_bytes()) > bytes_of(len(trained)):
                 return trained.as_bytes()
