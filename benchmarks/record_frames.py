@@ -228,7 +228,8 @@ def training(run_dir: Path) -> tuple[Play, int]:
     left = iter(actions)
     seed = derive_seed(run.seed, 2, 0)  # as the run's collector seeds its environments
     name = f"training, agent={run.agent.name}"
-    about = {"game": run.env.game, "protocol": run.env.protocol.name, "policy": name, "seed": seed}
+    rules = run.env.protocol.name
+    about = {"game": run.env.game, "protocol": rules, "policy": name, "seed": run.seed}
     return Play(build_env(run), lambda observation: next(left), seed, about), actions.size
 
 

@@ -20,7 +20,9 @@ from rlmem.memories.compression.arena import Arena
 STORED, PACKED, NUMBERS = 0, 1, 256
 FIRST = 64  # strings packed before the first look for a dictionary
 SAMPLES, SAMPLE_BYTES = 1280, 2**22  # strings that a look takes, and their bytes, at most
-PARTS = 64  # in which the trainer is given their streams
+# The trainer is given their streams in few large parts, each put together from small groups: the
+# allocator gives large blocks back; thousands of small ones would leave it megabytes of holes.
+PARTS, GROUPS = 8, 8
 TRIALS = 64  # strings of an older dictionary that are tried with the newest
 LEAST, LARGEST, SHARE = 1024, 2**18, 16  # bytes of a dictionary, and of which part of the strings'
 # What zstandard's tables are laid out for, bytes of a stream and of a dictionary. They then hold
@@ -141,9 +143,6 @@ class Packer:
         some = blobs[np.linspace(len(blobs) // 2, len(blobs) - 1, count).astype(np.int64)]
         apart = max(5, count // TRIALS)  # a fifth at most is kept from the trainer, and tried
         tried, learned = some[::apart], np.delete(some, np.s_[::apart])
-        # In few large parts: the allocator gives these back when they have gone. Thousands of
-        # streams would leave it megabytes of small holes.
-        parts = np.array_split(learned, min(PARTS, len(learned)))
         data, starts = self.unpack(arena, tried)
         streams = np.split(data, starts[1:])
         now, held = _packed(self._encoder, streams), len(blobs) / len(tried)
@@ -153,7 +152,12 @@ class Packer:
             return held * (now - _packed(encoder_of(content or None, self._level), streams))
 
         with suppress(zstandard.ZstdError):  # the streams share nothing
-            samples: list[Any] = [self.unpack(arena, part)[0].tobytes() for part in parts]
+            samples: list[Any] = [
+                b"".join(
+                    self.unpack(arena, few)[0].tobytes() for few in np.array_split(part, GROUPS)
+                )
+                for part in np.array_split(learned, PARTS)
+            ]
             trained = zstandard.train_dictionary(size, samples, level=self._level, **TRAINING)
             if saved(trained.as_bytes()) > bytes_of(len(trained)):
                 return trained.as_bytes()
