@@ -218,8 +218,10 @@ def training(run_dir: Path) -> tuple[Play, int]:
     run, folder = run_settings(run_dir), find_checkpoint(run_dir)
     if folder is None:
         raise UserError(f"--run {run_dir}: it has no checkpoint")
-    stream = CheckpointFiles(folder).state("stream")
-    if stream["seeded_at"] != 0 or "actions" not in stream:
+    files = CheckpointFiles(folder)
+    stream = files.state("stream")
+    whole = "actions" in stream and stream["seeded_at"] == 0
+    if not whole or files.manifest.get("processes", 1) != 1:
         raise UserError(
             f"--run {run_dir}: its checkpoint has not kept its actions from the first step on; "
             "use a run of one process, made with checkpoint.reseed_every=null"

@@ -5,7 +5,15 @@ import importlib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+
+from rlmem.callbacks.checkpoint import load_memory
+from rlmem.config.run_directory import run_settings
+from rlmem.errors import UserError
+from rlmem.runs.build import build_memory
+from tests.memories.ring.test_ring_state import everything
+from tests.runs.helpers import TINY_ATARI, run
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 
@@ -70,3 +78,33 @@ def test_what_a_target_is_divided_by_is_run_with_it(harness: Any, name: str) -> 
         names = {c.name for c in harness.chosen(everything, args).contenders}
         needed = {target.contender, *({target.over} - {"", harness.FASTEST_PEER})}
         assert needed <= names
+
+
+@pytest.mark.slow
+def test_a_recording_of_a_training_is_what_the_memory_was_given(harness: Any, tmp_path: Path):
+    recorder, folder = importlib.import_module("record_frames"), tmp_path / "run"
+    game = ["env=road_runner", "env/protocol=atari_100k", "agent=dqn", "memory/storage=compressed"]
+    keep = "checkpoint.keep_memory_when_finished=true"
+    run(folder, *game, *TINY_ATARI, keep, "trainer.max_env_steps=1200")
+    played, steps = recorder.training(folder)
+    assert steps == 1200
+    recorder.record(tmp_path / "frames", played, steps)
+    recorded = recorder.load(tmp_path / "frames")
+    assert recorded.about["policy"] == "training, agent=dqn"
+
+    memory = build_memory(run_settings(folder, ""), played.env.spec)
+    load_memory(folder / "checkpoints" / "last", memory)
+    held = everything(memory.storage)
+    assert np.array_equal(held["observation"][:, -1], recorded.observation[:-1].reshape(-1, 84, 84))
+    assert np.array_equal(held["action"], recorded.action.reshape(-1))
+    assert np.array_equal(held["next", "terminated"][:, 0], recorded.terminated.reshape(-1))
+    assert np.array_equal(held["next", "reward"][:, 0], np.clip(recorded.reward, -1, 1).reshape(-1))
+    assert recorded.done.any()
+
+
+@pytest.mark.slow
+def test_a_run_whose_checkpoint_lacks_its_first_actions_is_refused(harness: Any, tmp_path: Path):
+    recorder, folder = importlib.import_module("record_frames"), tmp_path / "run"
+    run(folder, "env=road_runner", "agent=dqn", *TINY_ATARI, "checkpoint.reseed_every=200")
+    with pytest.raises(UserError, match="has not kept its actions from the first step on"):
+        recorder.training(folder)
