@@ -30,7 +30,8 @@ from typing import Any
 import psutil
 from bytes_contenders import BLOCK, CONTENDERS, Contender, Store
 from common import NOT_INSTALLED, SCREEN, exit_not_installed, machine, versions
-from record_frames import Recording, ensure, load
+from record_frames import ensure
+from recording import Recording, load
 
 SAMPLES = 200
 RAW = SCREEN * SCREEN  # bytes of a frame

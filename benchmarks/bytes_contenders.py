@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from common import SCREEN, STACK
-from record_frames import Recording, blocks
+from recording import Recording, blocks
 
 BATCH = 32
 BLOCK = 64  # transitions a write

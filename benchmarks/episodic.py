@@ -152,8 +152,9 @@ def dictionary_bytes(name: str, entries: int) -> dict[str, float]:
 
 def budget_bytes(transitions: int) -> dict[str, float]:
     """A run's whole memory under a budget, filled with random play."""
-    from record_frames import blocks, ensure
-    from record_frames import load as load_recording
+    from record_frames import ensure
+    from recording import blocks
+    from recording import load as load_recording
 
     from rlmem.config import check, compose
     from rlmem.envs import make_env

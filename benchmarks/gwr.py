@@ -22,7 +22,8 @@ from typing import Any
 import numpy as np
 import torch
 from common import versions
-from record_frames import blocks, ensure, load
+from record_frames import ensure
+from recording import blocks, load
 
 MARKS = (1_000, 10_000, 50_000)  # nodes
 WINDOW = 400  # transitions that are timed once the map has so many

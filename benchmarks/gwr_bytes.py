@@ -16,7 +16,8 @@ import numpy as np
 import torch
 from common import machine
 from gwr import SHAPE, STEPS
-from record_frames import Recording, blocks, ensure, load
+from record_frames import ensure
+from recording import Recording, blocks, load
 
 ENVS, BLOCK = 4, 64
 VARIANTS: dict[str, dict[str, Any]] = {

@@ -7,17 +7,7 @@ python benchmarks/record_frames.py --run RUN_DIR --training --out FOLDER    # as
 `--training` repeats the actions of a run's training, which its last checkpoint has kept, in the
 run's environments: the recording is of all transitions that the run's memory was given.
 
-Each frame is written once. Of T steps in E envs (T x E is `--steps`) the folder holds, time first:
-
-    observation.npy  uint8 [T + 1, E, 84, 84], what the actions were chosen from
-    final.npy        uint8 [K, 84, 84], the true next frames of the K steps that ended an episode
-    action.npy       int64 [T, E]
-    reward.npy       float32 [T, E], not clipped
-    terminated.npy, truncated.npy  bool [T, E]
-    about.json       game, policy, seed, steps, envs, mean_return, versions
-
-The next frame of step t is observation[t + 1]; where the step was done, it is the next of `final`
-(in the order of np.argwhere(done)). Reading needs numpy alone.
+What a folder holds, `recording.py` says.
 """
 
 from __future__ import annotations
@@ -28,9 +18,8 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -38,85 +27,8 @@ import numpy as np
 from common import exit_not_installed, versions
 
 Policy = Callable[[np.ndarray], np.ndarray]  # observation [E, stack, 84, 84] -> actions [E]
-COLUMNS = ("observation", "final", "action", "reward", "terminated", "truncated")
 EPSILON = 0.05  # of a trained policy
 SEED, STEPS, ENVS = 0, 20_000, 4
-
-
-@dataclass(frozen=True)
-class Recording:
-    """What a folder holds; see the module's docstring."""
-
-    observation: np.ndarray
-    final: np.ndarray
-    action: np.ndarray
-    reward: np.ndarray
-    terminated: np.ndarray
-    truncated: np.ndarray
-    about: dict[str, Any]
-
-    @property
-    def num_envs(self) -> int:
-        return self.action.shape[1]
-
-    @property
-    def done(self) -> np.ndarray:
-        """bool [T, E]"""
-        return self.terminated | self.truncated
-
-    @cached_property
-    def final_row(self) -> np.ndarray:
-        """int64 [T, E]: where the true next frame of a done step is in `final`, -1 elsewhere."""
-        return np.where(self.done, self.done.cumsum().reshape(self.done.shape) - 1, -1)
-
-    def __len__(self) -> int:
-        """Transitions."""
-        return self.action.size
-
-
-def load(folder: Path) -> Recording:
-    """Read a folder that was recorded, all of it into memory.
-
-    Raises:
-        FileNotFoundError: there is no complete recording.
-    """
-    about = json.loads((folder / "about.json").read_text())
-    return Recording(*(np.load(folder / f"{name}.npy") for name in COLUMNS), about)
-
-
-def blocks(source: Path | Recording, size: int, limit: int | None = None) -> Iterator[Any]:
-    """Blocks in the format of rlmem's storages, rows t0e0, t0e1, ..., t1e0, ...; the last may be
-    shorter.
-
-    Args:
-        source: the folder, or what `load` gave.
-        size: transitions a block.
-        limit: transitions in all.
-    """
-    recording = load(source) if isinstance(source, Path) else source
-    envs, total = recording.num_envs, min(len(recording), limit or len(recording))
-    frames = recording.observation.reshape(-1, 1, *recording.observation.shape[2:])
-    final, final_row = recording.final[:, None], recording.final_row.reshape(-1)
-    action, reward, terminated, truncated = (
-        getattr(recording, name).reshape(-1) for name in COLUMNS[2:]
-    )
-    for first in range(0, total, size):
-        end = min(first + size, total)
-        following = frames[first + envs : end + envs].copy()
-        row = final_row[first:end]
-        following[row >= 0] = final[row[row >= 0]]
-        # Copies: an env's arrays are the caller's, so a memory may keep them.
-        yield {
-            "observation": frames[first:end].copy(),
-            "action": action[first:end].copy(),
-            "env_id": np.arange(first, end) % envs,
-            "next": {
-                "observation": following,
-                "reward": reward[first:end, None].copy(),
-                "terminated": terminated[first:end, None].copy(),
-                "truncated": truncated[first:end, None].copy(),
-            },
-        }
 
 
 def default_folder(game: str, steps: int = STEPS) -> Path:
@@ -141,10 +53,18 @@ def random_policy(num_actions: int) -> Any:
 
 
 def run_settings(run_dir: Path) -> Any:
-    """The settings that a run was made with."""
-    from rlmem.config.run_directory import run_settings as read
+    """The settings that a run was made with.
 
-    return read(run_dir, f"--run {run_dir}")
+    Raises:
+        UserError: there is no run, or it is of no Atari game.
+    """
+    from rlmem.config.run_directory import run_settings as read
+    from rlmem.errors import UserError
+
+    run = read(run_dir, f"--run {run_dir}")
+    if run.env.suite != "atari":
+        raise UserError(f"--run {run_dir}: made with env={run.env.name}, which is no Atari game")
+    return run
 
 
 def run_policy(run_dir: Path, checkpoint: str, spec: Any) -> tuple[Any, int]:
@@ -224,7 +144,7 @@ def training(run_dir: Path) -> tuple[Play, int]:
     if not whole or files.manifest.get("processes", 1) != 1:
         raise UserError(
             f"--run {run_dir}: its checkpoint has not kept its actions from the first step on; "
-            "use a run of one process, made with checkpoint.reseed_every=null"
+            "use a run of one process and of at most checkpoint.reseed_every env steps"
         )
     actions = np.asarray(stream["actions"]).astype(np.int64)
     left = iter(actions)

@@ -89,7 +89,7 @@ def test_a_recording_of_a_training_is_what_the_memory_was_given(harness: Any, tm
     played, steps = recorder.training(folder)
     assert steps == 1200
     recorder.record(tmp_path / "frames", played, steps)
-    recorded = recorder.load(tmp_path / "frames")
+    recorded = importlib.import_module("recording").load(tmp_path / "frames")
     assert recorded.about["policy"] == "training, agent=dqn"
 
     memory = build_memory(run_settings(folder, ""), played.env.spec)
