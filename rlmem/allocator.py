@@ -5,7 +5,10 @@ import os
 
 KEPT_BYTES = 256 * 2**20  # free at the heap's end that are kept
 OWN_PAGES_BYTES = 64 * 2**20  # arrays from this size on are given back to the system
-HAS_GLIBC = "CS_GNU_LIBC_VERSION" in getattr(os, "confstr_names", {})
+try:
+    HAS_GLIBC = bool(os.confstr("CS_GNU_LIBC_VERSION"))
+except (AttributeError, ValueError, OSError):  # another system's library
+    HAS_GLIBC = False
 # Of glibc's malloc.h.
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 

@@ -90,7 +90,6 @@ class CompressedFrameStorage(RingStorage):
         written = super()._write(block)
         if self._packer.due:
             self._learn()
-            give_back_freed_memory()  # streams that were learned from and packed again
         return written
 
     def _learn(self) -> None:
@@ -103,6 +102,9 @@ class CompressedFrameStorage(RingStorage):
         content = self._packer.learn(self._arena, blobs, most)
         if content is None:
             return
+        if not content and self.limit is not None:
+            self._packer.adopt(content)  # its strings go with their transitions
+            return
         longest = int(blobs["size"].max())
         room = self._arena.bytes_of(MOVING + longest // SEGMENT)
         if self.limit is None or self.limit.shrink(bytes_of(len(content)) + room):
@@ -110,6 +112,7 @@ class CompressedFrameStorage(RingStorage):
             self._saved = None  # what was saved of chunks will not be how they are held
             most = None if self.limit is None else self._arena.nbytes + room
             self._coded.renew(self.arrays.full_chunks(), most)
+            give_back_freed_memory()
 
     def _put(self, block: Block, first: np.ndarray, ahead: np.ndarray, slot: int) -> None:
         places = np.stack([first, ahead], 1).reshape(-1)

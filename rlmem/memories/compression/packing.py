@@ -3,16 +3,17 @@ or as they are if that is less.
 
 A string's first byte says how: 0 as it is, 1 without a dictionary, from 2 on the number of its
 dictionary. A dictionary is what many of the newest streams share. Once it is there, older strings
-are packed again with it where that saves bytes. It stays until no string needs it, counts with what
-zstandard holds to decode by it, and is part of the state.
+are packed again with it where that saves bytes. It stays until no string needs it or it saves less
+than half of what it takes, counts with what zstandard holds to decode by it, and is part of the
+state.
 """
 
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import zstandard
 
+from rlmem.allocator import give_back_freed_memory
 from rlmem.memories.base.serialize import State
 from rlmem.memories.base.state import array_of, number_of
 from rlmem.memories.compression.arena import Arena
@@ -23,7 +24,7 @@ SAMPLES, SAMPLE_BYTES = 1280, 2**22  # strings that a look takes, and their byte
 # The trainer is given their streams in few large parts, each put together from small groups: the
 # allocator gives large blocks back; thousands of small ones would leave it megabytes of holes.
 PARTS, GROUPS = 8, 8
-TRIALS = 64  # strings of an older dictionary that are tried with the newest
+TRIALS = 64  # strings that are tried with another dictionary, at most or about
 LEAST, LARGEST, SHARE = 1024, 2**18, 16  # bytes of a dictionary, and of which part of the strings'
 # What zstandard's tables are laid out for, bytes of a stream and of a dictionary. They then hold
 # 2^17 places, the last of a larger dictionary, whose best content stands at its end; room for all
@@ -128,41 +129,60 @@ class Packer:
         return self._waiting >= FIRST and 2 * self._waiting >= self._strings.sum()
 
     def learn(self, arena: Arena, blobs: np.ndarray, most: int) -> bytes | None:
-        """A dictionary that saves more bytes on as many strings as are held than it takes; b"" to
-        do without one again, None to go on as now.
+        """What to pack with from here on: a dictionary that saves more bytes on as many strings as
+        are held than it takes; b"" for none, where the one in use saves less than half of what it
+        takes; None to go on as now.
 
         Args:
             blobs: of the strings held, BLOB [n], the oldest first; it learns from the newer half.
             most: bytes that it may take.
         """
         self._waiting, total = 0, int(blobs["size"].sum(dtype=np.int64))
+        stay = None if self._pays(arena, blobs) else b""
         size = min(LARGEST, total // SHARE, most - CONTEXT)
         count = min(len(blobs) // 2, SAMPLES, SAMPLE_BYTES * len(blobs) // max(1, total))
         if size < LEAST or count < FIRST // 2 or len(self._contents) == NUMBERS - 2:
-            return None
+            return stay
         some = blobs[np.linspace(len(blobs) // 2, len(blobs) - 1, count).astype(np.int64)]
-        apart = max(5, count // TRIALS)  # a fifth at most is kept from the trainer, and tried
-        tried, learned = some[::apart], np.delete(some, np.s_[::apart])
-        data, starts = self.unpack(arena, tried)
-        streams = np.split(data, starts[1:])
-        now, held = _packed(self._encoder, streams), len(blobs) / len(tried)
+        apart = max(5, count // TRIALS)  # these are kept from the trainer, and tried
+        content = self._train(arena, np.delete(some, np.s_[::apart]), size)
+        give_back_freed_memory()
+        if content is None:
+            return stay
+        tried = self._streams(arena, some[::apart])
+        before = self._encoder if stay is None else encoder_of(None, self._level)
+        saved = _packed(before, tried) - _packed(encoder_of(content, self._level), tried)
+        return content if saved * len(blobs) > bytes_of(len(content)) * len(tried) else stay
 
-        def saved(content: bytes) -> float:
-            """Bytes that all strings held take less with it."""
-            return held * (now - _packed(encoder_of(content or None, self._level), streams))
+    def _pays(self, arena: Arena, blobs: np.ndarray) -> bool:
+        """Whether the dictionary in use saves half of what it takes on the strings (BLOB [n]) that
+        were packed with it, by a sample: that of `outdated`, so that what is left is packed again
+        and the dictionary goes. Half, as one just above its cost must not come and go."""
+        content = self._contents.get(self._current)
+        of = blobs[arena.firsts(blobs) == self._current]
+        if content is None or len(of) == 0:
+            return True
+        some = of[_spread(len(of))]
+        plain = _packed(encoder_of(None, self._level), self._streams(arena, some)) + len(some)
+        saved = plain - int(some["size"].sum(dtype=np.int64))
+        return 2 * saved * len(of) >= bytes_of(len(content)) * len(some)
 
-        with suppress(zstandard.ZstdError):  # the streams share nothing
-            samples: list[Any] = [
-                b"".join(
-                    self.unpack(arena, few)[0].tobytes() for few in np.array_split(part, GROUPS)
-                )
-                for part in np.array_split(learned, PARTS)
-            ]
+    def _train(self, arena: Arena, blobs: np.ndarray, size: int) -> bytes | None:
+        """A dictionary of `size` bytes of what strings share; None: they share nothing."""
+        samples: list[Any] = [
+            b"".join(self.unpack(arena, few)[0].tobytes() for few in np.array_split(part, GROUPS))
+            for part in np.array_split(blobs, PARTS)
+        ]
+        try:
             trained = zstandard.train_dictionary(size, samples, level=self._level, **TRAINING)
-            if saved(trained.as_bytes()) > bytes_of(len(trained)):
-                return trained.as_bytes()
-        frees = bytes_of(len(self._contents.get(self._current, b"")))
-        return b"" if frees and saved(b"") + frees > 0 else None
+        except zstandard.ZstdError:
+            return None
+        return trained.as_bytes()
+
+    def _streams(self, arena: Arena, blobs: np.ndarray) -> list[np.ndarray]:
+        """The streams of strings, each uint8 [m]."""
+        data, starts = self.unpack(arena, blobs)
+        return np.split(data, starts[1:])
 
     def outdated(self, arena: Arena, blobs: np.ndarray, *, may_grow: bool) -> np.ndarray:
         """Which strings (BLOB [n]) the dictionary in use is to pack again, bool [n].
@@ -176,10 +196,8 @@ class Packer:
         firsts, found = arena.firsts(blobs), np.zeros(len(blobs), np.bool_)
         for number in set(firsts.tolist()) - {self._current}:
             of = np.flatnonzero(firsts == number)
-            some = of[np.linspace(0, len(of) - 1, min(len(of), TRIALS)).astype(np.int64)]
-            data, starts = self.unpack(arena, blobs[some])
-            streams = np.split(data, starts[1:])
-            then = len(streams) + _packed(self._encoder, streams)
+            some = of[_spread(len(of))]
+            then = len(some) + _packed(self._encoder, self._streams(arena, blobs[some]))
             saved = int(blobs["size"][some].sum(dtype=np.int64)) - then
             content = self._contents.get(number) if may_grow else None
             gone = 0 if content is None else bytes_of(len(content))
@@ -259,6 +277,11 @@ class Packer:
 def bytes_of(size: int) -> int:
     """Bytes of a dictionary of this size, with what zstandard holds to decode by it; 0 of none."""
     return size + CONTEXT if size else 0
+
+
+def _spread(count: int) -> np.ndarray:
+    """Which of so many strings are tried, int64 [n]."""
+    return np.linspace(0, count - 1, min(count, TRIALS)).astype(np.int64)
 
 
 def _packed(encoder: zstandard.ZstdCompressor, streams: list[np.ndarray]) -> int:

@@ -324,6 +324,45 @@ def test_a_state_of_before_there_were_dictionaries_is_loaded(tmp_path: Path) -> 
     reloaded(later, "compressed", tmp_path)
 
 
+class FewWords(Words):
+    """Frames of which a share is still: they have little left that a dictionary could tell."""
+
+    still = 0.0
+
+    def frame(self) -> np.ndarray:
+        return np.ones(FRAME, np.uint8) if self.rng.random() < self.still else super().frame()
+
+
+@pytest.mark.parametrize("budget", [None, 120_000])
+def test_a_dictionary_that_saves_less_than_half_of_what_it_takes_goes(
+    budget: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packing, "CONTEXT", 2000)
+    storage = storage_of(2000, budget=budget)
+    envs = FewWords(np.random.default_rng(0), FRAME, np.uint8, 2, 0.02)
+    for _ in range(20):
+        storage.append(envs.block(80))
+    assert storage.footprint()["dictionaries"] > 0
+    envs.still = 1.0
+    for _ in range(60):
+        storage.append(envs.block(80))
+    storage.check_valid()
+    assert storage.footprint()["dictionaries"] == 0
+    assert storage._packer._current == packing.PACKED
+    assert (everything(storage)["observation"][:, -1] == 1).all()
+
+
+def test_a_dictionary_stays_that_older_frames_need() -> None:
+    storage = storage_of(5000)
+    envs = FewWords(np.random.default_rng(0), FRAME, np.uint8, 2, 0.02)
+    for number in range(50):
+        envs.still = float(number >= 20)
+        storage.append(envs.block(100))
+    storage.check_valid()
+    assert storage._packer._strings[storage._packer._current] > 300
+    assert storage._packer._current != packing.PACKED
+
+
 def test_a_budget_counts_dictionaries_and_holds_more_by_them() -> None:
     budget, held = 120_000, []
     for largest in (2**16, 0):
