@@ -1,6 +1,6 @@
 """One million Atari transitions in one compressed memory: bytes, sampling, saving, loading.
 
-python benchmarks/million.py [--game road_runner] [--transitions 1000000] [--level 6] [--folder F]
+python benchmarks/million.py [--game road_runner] [--transitions 1000000] [--level 8] [--folder F]
 
 Random play of four environments. Prints one JSON line at each 1, 10, 100 ... thousand, then those
 of saving all, of saving again after 10,000 more, and of loading in a fresh process.
@@ -30,7 +30,7 @@ from rlmem.memories import CompressedFrameStorage, ReplayMemory, RingWriter, Uni
 ENVS, BLOCK, DRAWS = 4, 64, 400
 
 
-def make(capacity: int, level: int = 6) -> ReplayMemory:
+def make(capacity: int, level: int = 8) -> ReplayMemory:
     storage = CompressedFrameStorage(
         capacity, (1, 84, 84), stack=4, num_envs=ENVS, action_dtype=np.uint8, level=level
     )
@@ -115,7 +115,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--game", default="road_runner")
     parser.add_argument("--transitions", type=int, default=1_000_000)
-    parser.add_argument("--level", type=int, default=6, help="of zstandard")
+    parser.add_argument("--level", type=int, default=8, help="of zstandard")
     parser.add_argument("--folder", type=Path, help="where the memory is saved to")
     parser.add_argument("--load", type=Path, help="only load what lies there")
     args = parser.parse_args()

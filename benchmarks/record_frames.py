@@ -139,12 +139,15 @@ def training(run_dir: Path) -> tuple[Play, int]:
     if folder is None:
         raise UserError(f"--run {run_dir}: it has no checkpoint")
     files = CheckpointFiles(folder)
-    stream = files.state("stream")
+    try:
+        stream = files.state("stream")
+    except ValueError as error:
+        raise UserError(f"--run {run_dir}: {error}") from None
     whole = "actions" in stream and stream["seeded_at"] == 0
     if not whole or files.manifest.get("processes", 1) != 1:
         raise UserError(
             f"--run {run_dir}: its checkpoint has not kept its actions from the first step on; "
-            "use a run of one process and of at most checkpoint.reseed_every env steps"
+            "use a run of one process and of fewer env steps than checkpoint.reseed_every"
         )
     actions = np.asarray(stream["actions"]).astype(np.int64)
     left = iter(actions)
@@ -222,7 +225,9 @@ def main() -> None:
     parser.add_argument("--run", type=Path, help="a run directory, whose network plays")
     parser.add_argument("--checkpoint", choices=["best", "last"], default="best")
     parser.add_argument("--epsilon", type=float, default=EPSILON, help="exploration with --run")
-    parser.add_argument("--training", action="store_true", help="what --run was trained on")
+    parser.add_argument(
+        "--training", action="store_true", help="what --run was trained on, as it was played"
+    )
     parser.add_argument("--steps", type=int, help="transitions over all envs")
     parser.add_argument("--envs", type=int, default=ENVS)
     parser.add_argument("--seed", type=int, default=SEED)

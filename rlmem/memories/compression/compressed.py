@@ -34,7 +34,7 @@ SHARE = 8  # under a budget a dictionary may take such a part of the strings' by
 class CompressedFrameStorage(RingStorage):
     """A ring storage (see `RingStorage`) that holds each observation once, compressed.
 
-    An Atari transition costs 40 to 150 bytes in place of 7,056 (docs/bytes.md); what is sampled is
+    An Atari transition costs 40 to 170 bytes in place of 7,056 (docs/bytes.md); what is sampled is
     bit for bit what was written.
 
     Args:
