@@ -101,7 +101,7 @@ def trained_play() -> list[Claim]:
         for (size,) in [sizes[game]]
     ]
     return [
-        ("README.md", f"packs those same transitions into {least} to {most} MiB, without loss"),
+        ("README.md", f"transitions of the five runs into {least} to {most} MiB, without loss"),
         ("README.md", f"on Road Runner take {least} to {most} MiB, without loss | measured"),
         ("docs/bytes.md", f"| RoadRunner | {shown} | {listed} |"),
         ("docs/atari.md", f"{', '.join(listed.split(', ')[:4])} and {mebibytes[4]:.1f} MiB"),
