@@ -21,10 +21,10 @@ def make(capacity):
     storage = STORAGE(capacity, (1, 84, 84), stack=4, num_envs=2)
     return ReplayMemory(storage, PrioritizedSampler(capacity), RingWriter(), seed=0)
 
-frames = rng.integers(0, 256, (ROWS + 2, 1, 84, 84), dtype=np.uint8)
-
 def fill(memory, transitions):
     for _ in range(transitions // ROWS):
+        # Drawn anew: a dictionary would hold frames that come again.
+        frames = rng.integers(0, 256, (ROWS + 2, 1, 84, 84), dtype=np.uint8)
         ends = rng.random((ROWS, 1)) < 0.05
         memory.extend({
             "observation": frames[:-2], "action": np.zeros(ROWS, np.int64),
