@@ -1,6 +1,6 @@
 """One million Atari transitions in one compressed memory: bytes, sampling, saving, loading.
 
-python benchmarks/million.py [--game road_runner] [--transitions 1000000] [--level 8] [--folder F]
+python benchmarks/million.py [--game road_runner] [--transitions 1000000] [--level L] [--folder F]
 
 Random play of four environments. Prints one JSON line at each 1, 10, 100 ... thousand, then those
 of saving all, of saving again after 10,000 more, and of loading in a fresh process.
@@ -30,9 +30,10 @@ from rlmem.memories import CompressedFrameStorage, ReplayMemory, RingWriter, Uni
 ENVS, BLOCK, DRAWS = 4, 64, 400
 
 
-def make(capacity: int, level: int = 8) -> ReplayMemory:
+def make(capacity: int, level: int | None = None) -> ReplayMemory:
+    options = {} if level is None else {"level": level}  # else the storage's own
     storage = CompressedFrameStorage(
-        capacity, (1, 84, 84), stack=4, num_envs=ENVS, action_dtype=np.uint8, level=level
+        capacity, (1, 84, 84), stack=4, num_envs=ENVS, action_dtype=np.uint8, **options
     )
     return ReplayMemory(storage, UniformSampler(), RingWriter(), seed=0)
 
@@ -115,7 +116,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--game", default="road_runner")
     parser.add_argument("--transitions", type=int, default=1_000_000)
-    parser.add_argument("--level", type=int, default=8, help="of zstandard")
+    parser.add_argument("--level", type=int, help="of zstandard, if not the storage's own")
     parser.add_argument("--folder", type=Path, help="where the memory is saved to")
     parser.add_argument("--load", type=Path, help="only load what lies there")
     args = parser.parse_args()

@@ -118,7 +118,8 @@ def play(
     act, name = random_policy(env.spec.num_actions), "random"
     if run_dir is not None:
         act, trained = run_policy(run_dir, checkpoint, env.spec)
-        name = f"DQN, {trained:,} env steps, epsilon {epsilon:g}"
+        agent = run_settings(run_dir).agent.name
+        name = f"agent={agent}, {trained:,} env steps, epsilon {epsilon:g}"
     rng = np.random.default_rng(seed)
     about = {"game": game, "protocol": "machado", "policy": name, "seed": seed}
     return Play(env, lambda observation: act(observation, epsilon, rng), seed, about)

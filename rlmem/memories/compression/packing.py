@@ -24,7 +24,7 @@ SAMPLES, SAMPLE_BYTES = 1280, 2**22  # strings that a look takes, and their byte
 # The trainer is given their streams in few large parts, each put together from small groups: the
 # allocator gives large blocks back; thousands of small ones would leave it megabytes of holes.
 PARTS, GROUPS = 8, 8
-TRIALS = 64  # strings that are tried with another dictionary, at most or about
+TRIALS = 64  # strings, about, that are tried with another dictionary
 LEAST, LARGEST, SHARE = 1024, 2**18, 16  # bytes of a dictionary, and of which part of the strings'
 # What zstandard's tables are laid out for, bytes of a stream and of a dictionary. They then hold
 # 2^17 places, the last of a larger dictionary, whose best content stands at its end; room for all
