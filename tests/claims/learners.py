@@ -40,31 +40,34 @@ def atari_100k() -> list[Claim]:
     assert list(drq.index) == [0, 1, 2, 3, 4]
     assert list(longer.index) == [0, 1, 2, 3, 4]
 
-    def told(scores: pd.Series, of_them: str = "") -> str:
+    def told(scores: pd.Series, of_them: str = "{}") -> str:
         mean = stratified_bootstrap([scores.to_numpy()], row_mean, widen=True)
         each = ", ".join(f"{score:,.0f}" for score in scores)
-        return f"{mean.value:,.0f}{of_them} ({each}; 95 % interval {interval(mean, ',.0f')}"
+        return f"{mean.value:,.0f}{of_them.format(each)}{interval(mean, ',.0f')}"
 
     others = [_of_one_seed(game, published) for game, published in PUBLISHED.items()]
     normal = results("atari_100k").query("label == 'DrQ(eps)'").groupby("env_id")
     middle = float(iqm(normal["human_normalized_score"].mean()))
     assert len(normal) == 6
     others.append(f"Road Runner's of its five seeds, is {short(middle, '.2f')};")
-    six = f"an interquartile mean of human-normalised scores of {short(middle, '.2f')} (published"
-    said, later = told(drq, " in the mean"), told(longer)
+    briefly = told(drq, " (95 % interval ")
+    said = told(drq, " in the mean ({}; 95 % interval ")
+    later = told(longer, " ({}; 95 % interval ")
     scores = " and ".join(f"{score:,.0f}" for score in der)
-    sizes = list(table["memory_bytes_peak"] / 2**20)
+    each = f" | 5 seeds; {updates:,} gradient steps |"
     packed = [of(table, row, "memory_bytes_peak") / 2**20 for row in rows[:2]]
     # Since chunks are packed again: the last seed of the first row, and the second.
     present = [packed[0].iloc[-1], *packed[1]]
     assert sum(size <= 16 for size in present) == 3
-    return [("README.md", f"after {steps:,} env steps of Road Runner DrQ(eps) scored {said}; "
-                          "published 11,211); with exploration that falls until step 25,000 in "
-                          f"place of 6,600 it scored {later}); data-efficient Rainbow {scores} "
-                          f"(published 9,600; a human 7,845); all {steps:,} transitions take "
-                          f"{min(sizes):.1f} to {max(sizes):.1f} MiB | 5, 5 and {len(der)} seeds; "
-                          f"{updates:,} gradient steps"),
-            ("README.md", six),
+    return [("README.md", f"after {steps:,} env steps of Road Runner DrQ(eps) scored "
+                          f"{briefly}; published 11,211, a human 7,845){each}"),
+            ("README.md", f"6,600 it scored {told(longer, ' (')}); chosen after a failure on this "
+                          f"game{each}"),
+            ("README.md", f"data-efficient Rainbow scored {scores} there (published 9,600) | "
+                          f"{len(der)} seeds; {updates:,} gradient steps |"),
+            ("README.md", "interquartile mean (of the middle half) of human-normalised scores, "
+                          "(score - random) / (human - random), of "
+                          f"{short(middle, '.2f')} (published"),
             *((page, text) for page in ("studies/atari_100k/findings.md", "docs/atari.md")
               for text in (*others, f"DrQ(eps) scored {said}", f"it scored {later})",
                            f"{min(present):.1f} to {max(present):.1f} MiB, three of"))]  # fmt: skip
@@ -197,9 +200,11 @@ def breakout() -> list[Claim]:
     seconds = [of(table, row, "cpu_seconds").mean() for row in rows[:2]]
     (many,), (updates,), (few,) = (set(of(table, row, "grad_steps")) for row in rows)
     above, below = paired(long, asked), paired(asked, equal)
+    size, theirs = (of(table, row, "memory_bytes_peak").mean() / 2**20 for row in rows[:2])
     return [
-        ("README.md", f"PQN, which has no replay, ends its 500,000 steps at {long.mean():.1f} in "
-                      f"{seconds[0]:.0f} CPU seconds, DQN with one after 100,000 steps at "
+        ("README.md", "PQN, which has no replay but a rollout that is as large "
+                      f"({size:.1f} and {theirs:.1f} MiB), ends its 500,000 steps at "
+                      f"{long.mean():.1f} in {seconds[0]:.0f} CPU seconds, DQN with one after 100,000 steps at "
                       f"{asked.mean():.1f} in {seconds[1]:.0f} (difference {above.value:.1f}, "
                       f"{interval(above)}); at equal env steps it is {below.value:.1f} below "
                       f"({short(below.low, '.1f').removeprefix('0')} to {below.high:.1f}) | "
@@ -236,8 +241,10 @@ def pqn_pong() -> list[Claim]:
     means = [f"{run['train_return_mean']:.1f}" for run in (long, theirs)]
     minutes = [f"{run['cpu_seconds'] / 60:.0f}" for run in (long, theirs)]
     updates = f"{long['grad_steps']:,} and {theirs['grad_steps']:,} gradient steps"
+    size, smaller = (f"{run['memory_bytes_peak'] / 2**20:.1f}" for run in (long, theirs))
     return [
-        ("README.md", "PQN wins Pong without a replay: its last 100 training games in 1,500,000 "
+        ("README.md", f"PQN wins Pong without a replay, its rollout of {size} MiB larger than "
+                      f"DQN's compressed replay of {smaller}: its last 100 training games in 1,500,000 "
                       f"steps had a mean of {means[0]}, in {minutes[0]} CPU minutes; DQN with one "
                       f"was at {means[1]} after 300,000, in {minutes[1]} | one seed; {updates}"),
         ("studies/pong/findings.md",
