@@ -206,7 +206,8 @@ def breakout() -> list[Claim]:
                       f"({size:.1f} and {theirs:.1f} MiB), ends its 500,000 steps at "
                       f"{long.mean():.1f} in {seconds[0]:.0f} CPU seconds, DQN with one after "
                       f"100,000 steps at {asked.mean():.1f} in {seconds[1]:.0f} (difference "
-                      f"{above.value:.1f}, {interval(above)}); at equal env steps it is {below.value:.1f} below "
+                      f"{above.value:.1f}, {interval(above)}); at equal env steps it is "
+                      f"{below.value:.1f} below "
                       f"({short(below.low, '.1f').removeprefix('0')} to {below.high:.1f}) | "
                       f"5 seeds; {many:,}, {updates:,} and {few:,} gradient steps"),
         ("studies/no_replay/findings.md", f"{long.mean():.1f} and {asked.mean():.1f} on Breakout "
@@ -246,7 +247,8 @@ def pqn_pong() -> list[Claim]:
         ("README.md", f"PQN wins Pong without a replay, its rollout of {size} MiB larger than "
                       f"DQN's compressed replay of {smaller}: its last 100 training games in "
                       f"1,500,000 steps had a mean of {means[0]}, in {minutes[0]} CPU minutes; "
-                      f"DQN with one was at {means[1]} after 300,000, in {minutes[1]} | one seed; {updates}"),
+                      f"DQN with one was at {means[1]} after 300,000, in {minutes[1]} | one seed; "
+                      f"{updates}"),
         ("studies/pong/findings.md",
          f"in 1,500,000 env steps and {minutes[0]} CPU minutes: its last 100 training games had a "
          f"mean of {means[0]}. DQN with a replay is at {means[1]} after 300,000 steps and "
