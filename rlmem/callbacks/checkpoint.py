@@ -108,6 +108,7 @@ def save_checkpoint(
         if distributed.rank == 0:
             remove(fresh)
             fresh.mkdir(parents=True)
+        recorder.sync()  # nor be on the disk before their rows are
         distributed.wait()
         _save_own(_own(fresh), _own(folder), agent, stream, recorder, with_memory)
         distributed.wait()

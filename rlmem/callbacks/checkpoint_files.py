@@ -117,10 +117,10 @@ def put_in_place(fresh: Path, folder: Path) -> None:
     old = folder.with_name(folder.name + ".old")
     for path in (*(p for p in fresh.rglob("*") if p.is_dir()), fresh):
         sync_folder(path)
-    remove(old)
     if folder.is_symlink():
         folder.unlink()
     elif folder.exists():
+        remove(old)  # not before: where a kill has left nothing but it, it is the only one
         os.replace(folder, old)
     os.replace(fresh, folder)
     sync_folder(folder.parent)

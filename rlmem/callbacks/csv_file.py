@@ -65,6 +65,8 @@ class CsvFile:
                 writer = csv.DictWriter(file, self.columns, extrasaction="ignore")
                 writer.writeheader()
                 writer.writerows(kept)
+            file.flush()
+            os.fsync(file.fileno())
         os.replace(fresh, self.path)
         self._file = append_text(self.path, newline="")
 
@@ -110,6 +112,11 @@ class CsvFile:
         writer.writerows(rows)
         self._file.flush()
         self.rows += len(rows)
+
+    def sync(self) -> None:
+        """Bring the rows to the disk, from where a loss of power does not take them."""
+        if self._file is not None:
+            os.fsync(self._file.fileno())
 
     def close(self) -> None:
         """Close the file."""

@@ -198,6 +198,11 @@ class Recorder(lightning.Callback):
             ]
         )
 
+    def sync(self) -> None:
+        """Bring all rows to the disk."""
+        for file in self._files.values():
+            file.sync()
+
     def write_evaluation(self, result: EvaluationResult) -> None:
         """Write the episodes of an evaluation and tell the loggers its mean and deviation."""
         steps = self.stream.env_steps

@@ -26,6 +26,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from rlmem.config import objective, plugins, sweep
 from rlmem.config.errors import dashes, explain
+from rlmem.config.quoting import quote_paths
 from rlmem.config.schema import CONF_DIR
 from rlmem.config.validate import check, check_evaluate, check_output_dir
 from rlmem.errors import UserError, one_line, printable, shortage
@@ -48,17 +49,6 @@ def safe_name(overrides: str) -> str:
     if len(name) <= 200 and name == overrides.replace("/", "."):
         return name
     return f"{name[:190]}-{hashlib.sha256(overrides.encode()).hexdigest()[:8]}"
-
-
-def quote_paths(override: str) -> str:
-    """Quote the parts of a value that hold `=`, as the folders of a sweep's jobs do.
-
-    Hydra refuses `run=multirun/x/seed=1`; quoted by hand it would be 'run="multirun/x/seed=1"'.
-    """
-    key, _, value = override.partition("=")
-    if "=" not in value[1:] or re.search(r"[\"'{}()\\]", value):
-        return override
-    return f"{key}=" + re.sub(r"[^,\[\]]*[^,\[\]=]=[^,\[\]]*", lambda part: f'"{part[0]}"', value)
 
 
 # At import, because a sweep's worker processes get here only by unpickling the task.
@@ -183,8 +173,10 @@ def run_hydra(
         _say("interrupted")
         return _INTERRUPTED
     except Exception as exc:
+        spent = None if isinstance(exc, UserError) else shortage(exc)
+        if spent:
+            return _user_mistake(exc, f"{spent}; with more room the same command goes on", show)
         line = str(exc) if isinstance(exc, UserError) else explain(exc, overrides)
-        line = line or shortage(exc)
         if line is not None:
             if sweep.SweepRecord.current:
                 sweep.SweepRecord.current.forget()

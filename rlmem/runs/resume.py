@@ -1,5 +1,6 @@
 """Which run a command goes on with, and whether it may."""
 
+import contextlib
 import fcntl
 import math
 import shlex
@@ -184,13 +185,11 @@ def _checked(run_dir: Path, asked: TrainSettings) -> Path:
             f"trainer.devices={asked.trainer.devices} trainer.num_nodes={asked.trainer.num_nodes} "
             f"are {have}; use trainer.devices={had} trainer.num_nodes=1"
         )
-    folder, wanted = find_checkpoint(run_dir), asked.trainer.max_env_steps
-    reached = read_manifest(folder)["env_steps"] if folder else 0
-    before = (saved.get("trainer") or {}).get("max_env_steps", wanted)
-    if wanted < min(before, reached):
+    if passed := _passed(run_dir, saved, asked):
+        reached, before = passed
         raise UserError(
-            f"trainer.max_env_steps={wanted}: {run_dir} is at {reached} env steps already, of "
-            f"{before}; use {reached} or more"
+            f"trainer.max_env_steps={asked.trainer.max_env_steps}: {run_dir} is at {reached} env "
+            f"steps already, of {before}; use {reached} or more"
         )
     changed = differences(saved, asked)
     if changed:
@@ -200,6 +199,20 @@ def _checked(run_dir: Path, asked: TrainSettings) -> Path:
             "overrides, or only resume=<run directory>, which repeats them"
         )
     return run_dir
+
+
+def _passed(run_dir: Path, saved: dict[str, Any], asked: TrainSettings) -> tuple[int, int] | None:
+    """Env steps that a run has made and was to make, if it is past those that are asked for."""
+    folder, wanted = find_checkpoint(run_dir), asked.trainer.max_env_steps
+    reached = read_manifest(folder)["env_steps"] if folder else 0
+    before = (saved.get("trainer") or {}).get("max_env_steps", wanted)
+    return (reached, before) if wanted < min(before, reached) else None
+
+
+def _is_past(run_dir: Path, saved: dict[str, Any], asked: TrainSettings) -> bool:
+    with contextlib.suppress(UserError):  # damaged: who goes on with it is told
+        return _passed(run_dir, saved, asked) is not None
+    return False
 
 
 def _processes(saved: dict[str, Any]) -> int:
@@ -220,6 +233,8 @@ def _newest_unfinished(output_dir: Path, asked: TrainSettings) -> Path | None:
         and (saved := saved_config(config.parent)) is not None
         and _processes(saved) == processes_of(asked.trainer)
         and not differences(saved, asked)
+        and saved.get("label") == asked.label
+        and not _is_past(config.parent, saved, asked)
         and not _is_locked(config.parent)
     ]
     return max(candidates, key=lambda d: (d / "config.yaml").stat().st_mtime, default=None)

@@ -28,9 +28,11 @@ from rlmem.analysis.show.report import Opening, Report, default_out, write_repor
 from rlmem.analysis.show.tables import results_table, write_study_table
 from rlmem.callbacks.checkpoint_files import find_checkpoint
 from rlmem.config import check, compose
+from rlmem.config.run_directory import saved_config
 from rlmem.config.sweep import clear_error, write_error
-from rlmem.errors import UserError
+from rlmem.errors import UserError, shortage
 from rlmem.run_files import append_text, plain_cells, write_small
+from rlmem.runs.resume import differences
 from rlmem.runs.study_code import load_code
 from rlmem.runs.study_file import RECORD, Study, StudyJob, slug
 from rlmem.units import number, readable_seconds, several
@@ -47,14 +49,22 @@ def run_job(job: StudyJob) -> str | None:
         SystemExit: a signal ended and saved it. The pool may have handed this worker another job
             already, which is then not begun.
     """
-    from rlmem.runs.train import train
-
     if _told_to_end.is_set():
         raise SystemExit(1)
-    job.folder.mkdir(parents=True, exist_ok=True)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return _trained(job)
+    except OSError as error:  # of the job's own files
+        return f"{error.filename or job.folder}: {shortage(error) or error.strerror or error}"
+
+
+def _trained(job: StudyJob) -> str | None:
+    from rlmem.runs.train import train
+
+    job.folder.mkdir(parents=True, exist_ok=True)
     clear_error(job.folder)
-    write_small(job.folder / "overrides.yaml", yaml.safe_dump(list(job.overrides)))
+    if not job.is_here:  # else they stay those of the run that lies there
+        write_small(job.folder / "overrides.yaml", yaml.safe_dump(list(job.overrides)))
     with (
         append_text(job.folder / "log.txt") as log,
         contextlib.redirect_stdout(log),
@@ -67,6 +77,7 @@ def run_job(job: StudyJob) -> str | None:
                 cfg.resume = str(job.folder)
             settings = check(cfg)
             settings.overrides = list(job.overrides)
+            _check_unchanged(job, settings)
             train(settings)
         except SystemExit:
             _told_to_end.set()
@@ -78,6 +89,16 @@ def run_job(job: StudyJob) -> str | None:
             write_error(job.folder, line, 1)
             return line
     return None
+
+
+def _check_unchanged(job: StudyJob, settings: Any) -> None:
+    """Raise a UserError where a run was cut off that was begun with another configuration."""
+    saved = saved_config(job.folder) if settings.resume else None
+    if saved and (changed := differences(saved, settings)):
+        raise UserError(
+            f"{changed[0]} in study.yaml since this run was cut off; remove {job.folder} to run it "
+            "anew, or put the value back to go on"
+        )
 
 
 def _composed(job: StudyJob) -> Any:

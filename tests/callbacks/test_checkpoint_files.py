@@ -13,7 +13,12 @@ import torch
 from safetensors.torch import load_file as load_safetensors
 
 from rlmem.callbacks.checkpoint import BEST
-from rlmem.callbacks.checkpoint_files import CHECKSUMS, no_checkpoint, run_id
+from rlmem.callbacks.checkpoint_files import (
+    CHECKSUMS,
+    find_checkpoint,
+    no_checkpoint,
+    run_id,
+)
 from rlmem.callbacks.weights import load_best, save_best, save_file
 from rlmem.errors import UserError
 from rlmem.memories.base.serialize import load_state, save_state
@@ -232,6 +237,26 @@ def test_a_link_in_the_place_of_a_checkpoint_is_replaced(
     assert not last.with_name("last.old").exists()
 
 
+def test_a_kill_between_two_renames_loses_nothing_twice(
+    last: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All that is left is `last.old`; the next save is killed just before it is in place."""
+    last.rename(last.with_name("last.old"))
+    replace = os.replace
+
+    def killed(source: Any, target: Any) -> None:
+        if Path(target) == last:
+            raise KeyboardInterrupt
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", killed)
+    with pytest.raises(KeyboardInterrupt):
+        Parts(last).train(20).save(last)
+    found = find_checkpoint(last.parents[1])
+    assert found == last.with_name("last.old")
+    assert Parts(last).load(found)["env_steps"] == 150
+
+
 def test_leftovers_that_are_links_lead_nowhere(last: Path, tmp_path: Path) -> None:
     (tmp_path / "precious").mkdir()
     (tmp_path / "precious/file").touch()
@@ -274,6 +299,8 @@ def test_files_and_folders_are_on_the_disk_before_they_take_their_name(
 
     def check(source: Any, target: Any) -> None:
         if Path(source).name == "last.new":
+            tables = {str(tmp_path / name) for name in ("metrics.csv", "episodes.csv")}
+            assert tables <= set(synced)  # whose rows it counts
             paths = [Path(source), *Path(source).rglob("*")]
             assert [str(p) for p in paths if str(p) not in synced and p.name != "README.txt"] == []
         synced.append(f"-> {target}")
@@ -281,7 +308,9 @@ def test_files_and_folders_are_on_the_disk_before_they_take_their_name(
 
     monkeypatch.setattr(os, "fsync", note)
     monkeypatch.setattr(os, "replace", check)
-    Parts(tmp_path).train(120).save(last)
+    parts = Parts(tmp_path)
+    parts.recorder.open()
+    parts.train(120).save(last)
     assert synced[-2:] == [f"-> {last}", str(last.parent)]
 
 

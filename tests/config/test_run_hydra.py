@@ -1,12 +1,16 @@
 """The door of the command line: exit codes, one line for a user's mistake, sweeps that go on."""
 
 import copy
+import errno
+import json
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import hydra
 import pytest
 import yaml
 from hydra.core.config_store import ConfigStore
@@ -100,6 +104,23 @@ def test_a_failing_job_is_named_and_the_sweep_goes_on(capfd: pytest.CaptureFixtu
     assert "rlmem: job 2 (seed=7 memory/sampler=rank) failed: resume=x: no" in err
     assert "rlmem: job 3 (seed=8 memory/sampler=rank) failed: RuntimeError: a" in err
     assert folders() == [f"sweep/memory.sampler=rank+seed={seed}" for seed in (1, 2, 7, 8)]
+
+
+def test_a_disk_that_fills_up_between_two_jobs_leaves_the_sweep_to_go_on(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save = hydra.core.utils._save_config
+
+    def full(cfg: Any, name: str, folder: Path) -> None:
+        if "seed=2" in str(folder):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        save(cfg, name, folder)
+
+    monkeypatch.setattr(hydra.core.utils, "_save_config", full)
+    assert run_hydra(task, "train", ["-m", "seed=1,2,3", "hydra.sweep.dir=sweep"]) == 2
+    assert "rlmem: the disk is full; with more room the same command" in capfd.readouterr().err
+    (command,) = json.loads(Path("sweep/sweep.json").read_text())["commands"]
+    assert len(command["jobs"]) == 3
 
 
 def test_a_sweep_may_be_asked_for_behind_other_overrides() -> None:

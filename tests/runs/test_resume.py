@@ -243,6 +243,12 @@ def test_auto_starts_anew_where_only_another_config_lies(copy: Path) -> None:
     assert chosen(fresh, *CARTPOLE, "resume=auto", "seed=5") == (fresh, False)
 
 
+@pytest.mark.parametrize("more", ["label=mine", "trainer.max_env_steps=150"])
+def test_auto_leaves_another_label_and_a_run_that_is_further_alone(copy: Path, more: str) -> None:
+    fresh = copy.with_name("fresh")
+    assert chosen(fresh, *CARTPOLE, "resume=auto", more) == (fresh, False)
+
+
 def test_auto_goes_on_with_the_directory_that_is_named(copy: Path) -> None:
     other = copy.with_name("other")
     shutil.copytree(copy, other)

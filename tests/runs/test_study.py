@@ -142,6 +142,41 @@ def test_what_another_machine_ran_counts(
 
 
 @pytest.mark.slow
+def test_a_job_that_was_cut_off_keeps_what_it_was_begun_with(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    """Where study.yaml has changed since, it says so, and the run may go on by itself."""
+    definition = yaml.safe_load(DEFINITION)
+    definition["rows"] = {"uniform": "memory=uniform"}
+    definition["columns"] = {"CartPole": {"overrides": "env=cartpole", "seeds": 1}}
+    (tmp_path / "study.yaml").write_text(yaml.safe_dump(definition))
+    assert _study(str(tmp_path), "", 1) == 0
+    folder = tmp_path / "runs/cartpole/uniform/seed0"
+    summary = json.loads((folder / "summary.json").read_text())
+    (folder / "summary.json").write_text(json.dumps(summary | {"status": "interrupted"}))
+    before = (folder / "overrides.yaml").read_text()
+    definition["common"] += " agent.lr=0.5"
+    (tmp_path / "study.yaml").write_text(yaml.safe_dump(definition))
+    assert _study(str(tmp_path), "", 1) == 1
+    said = capsys.readouterr().err
+    assert "agent.lr was 0.00025, is 0.5 in study.yaml since this run was cut off; rem" in said
+    assert (folder / "overrides.yaml").read_text() == before
+
+
+@pytest.mark.slow
+def test_a_job_without_a_log_fails_alone(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    definition = yaml.safe_load(DEFINITION)
+    definition["rows"] = {"uniform": "memory=uniform"}
+    definition["columns"] = {"CartPole": {"overrides": "env=cartpole", "seeds": 2}}
+    (tmp_path / "study.yaml").write_text(yaml.safe_dump(definition))
+    (tmp_path / "runs/cartpole/uniform/seed0/log.txt").mkdir(parents=True)
+    assert _study(str(tmp_path), "", 1) == 1
+    out, err = capsys.readouterr()
+    assert "log.txt: Is a directory" in err
+    assert "1 finished runs" in out
+
+
+@pytest.mark.slow
 def test_an_error_is_kept_beside_its_job(study: Path) -> None:
     error = json.loads((study / "runs/cartpole/broken/seed0/error.json").read_text())
     assert error["error"].startswith("memory.budget=100: too small")

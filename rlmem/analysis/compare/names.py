@@ -14,6 +14,8 @@ NO_SETTING = (
     "resume",
     "debug",
     "paths.",
+    "plugins",
+    "memory.storage.directory",
     "log.",
     "logger.",
     "evaluation.every",

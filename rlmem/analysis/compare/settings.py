@@ -92,11 +92,14 @@ class Setting:
         return float(values.mean()) if len(values) else float("nan")
 
     def estimate(self, name: str, statistic: Statistic = row_mean) -> Estimate | None:
-        """A number's mean over the finished runs with its interval, None if none has it."""
+        """A number's mean over the finished runs with its interval, None if none has it. Below
+        FEW_SEEDS runs it has no bounds: cut at what was reached they would hold too little."""
         values = self.values(name)
         if not len(values):
             return None
         estimate = stratified_bootstrap([values], statistic, widen=True)
+        if len(values) < FEW_SEEDS:
+            return Estimate(estimate.value, None, None, estimate.n)
         return estimate.within(*self.reached(name))
 
     @cached_property

@@ -250,12 +250,12 @@ def _step(value: float, arm: float, n: int) -> Estimate:
 
 
 def rank_correlation(x: Array, y: Array) -> float:
-    """Spearman's correlation, ties at their mean rank; NaN where one of both is constant.
+    """Spearman's correlation, ties at their mean rank; NaN where one of both is constant or empty.
 
     >>> round(rank_correlation(np.array([1.0, 2, 3]), np.array([1.0, 8, 27])), 12)
     1.0
     """
-    if not np.ptp(x) or not np.ptp(y):
+    if len(x) < 2 or not np.ptp(x) or not np.ptp(y):
         return NAN
     found: Any = stats.spearmanr(x, y)
     return float(found.statistic)

@@ -43,7 +43,14 @@ class Arena(Stateful):
         self.segments = Segments(data, *lists, state=np.array([0, 0, -1, 0, 0]))
 
     def put(self, data: np.ndarray) -> np.ndarray:
-        """Take in a string (uint8 [n], n > 0); where it lies, BLOB [1]."""
+        """Take in a string (uint8 [n], n > 0); where it lies, BLOB [1].
+
+        Raises:
+            MemoryError: there is no address space for it. Who makes an arena gives it as much as
+                the strings can come to; written behind it, they would be over something else.
+        """
+        if not self.has_room(len(data), None):
+            raise MemoryError(f"an arena of {self.limit} bytes is full")
         blob = np.empty(1, BLOB)
         blob["size"] = len(data)
         segments.put(data, blob, self.segments)

@@ -23,7 +23,7 @@ from rlmem.memories.compression.chunks import OPEN, CodedChunks, as_words
 from rlmem.memories.compression.packing import PACKED, STORED, bytes_of
 from rlmem.memories.compression.segments import BLOB, SEGMENT
 from rlmem.memories.ring.checkpoint import WITHOUT_DICTIONARIES, pieces, places_of
-from rlmem.memories.ring.ring import RingStorage
+from rlmem.memories.ring.ring import MAX_ROWS, RingStorage
 from rlmem.registry import part
 
 MOVING = 3  # segments that a budget leaves free while strings are put anew
@@ -71,9 +71,11 @@ class CompressedFrameStorage(RingStorage):
                 f"use chunk={longest} or less, or FrameStorage"
             )
         self._longest = codec.longest_frame(padded)
-        limit = len(self.arrays.chunks) * (self.chunk * self._longest + 64)
+        limit = self._most_bytes(len(self.arrays.chunks))
         if self.budget is not None:
-            limit = min(limit, self.budget + SEGMENT)
+            # A run is reckoned from the frames so far; what more it takes goes behind it.
+            in_a_run = 2 * min(MAX_ROWS, self.max_size) // self.chunk + 2 * self.num_envs
+            limit = min(limit, self.budget + self._most_bytes(in_a_run))
         room = {"num_envs": self.num_envs, "limit": limit, "level": level}
         coded = CodedChunks(len(self.arrays.chunks), self.chunk, self._size, **room)
         self._coded = coded
@@ -82,6 +84,11 @@ class CompressedFrameStorage(RingStorage):
         self._layout = np.empty(0, BLOB)  # of full chunks that are being loaded, the oldest first
 
     kind = "compressed"
+
+    def _most_bytes(self, chunks: int) -> int:
+        """Bytes of so many chunks that hardly compress, and of the segments of an arena that one
+        string of an environment that is long idle holds each."""
+        return chunks * (self.chunk * self._longest + 64) + 3 * SEGMENT * self.num_envs
 
     def _tails(self) -> np.ndarray:
         return self._open.newest.view(np.uint8)[:, : self._size]

@@ -240,6 +240,24 @@ def test_below_five_seeds_the_seeds_are_drawn_and_no_interval(tmp_path: Path, se
     assert bool(at.collections) == (seeds == 5)
 
 
+@pytest.mark.parametrize("seeds", [2, 4, 5])
+def test_an_interval_of_few_seeds_is_written_nowhere(tmp_path: Path, seeds: int) -> None:
+    """Cut at the lowest and the highest run, one of three holds the mean 74 times in 100."""
+    for seed in range(seeds):
+        make_run(tmp_path / str(seed), seed=seed, final=8.0 + seed)
+    (setting,) = settings_of(tmp_path)
+    for estimate in (setting.return_mean, setting.return_iqm, setting.return_over_run):
+        assert estimate is not None
+        assert (estimate.n, estimate.low is None) == (seeds, seeds < 5)
+
+
+def test_where_a_run_keeps_its_frames_makes_no_setting(tmp_path: Path) -> None:
+    for seed in range(2):
+        own = {"memory.storage.directory": f"/scratch/{seed}", "plugins": [f"p{seed}"]}
+        make_run(tmp_path / str(seed), seed=seed, config=own)
+    assert labels_of(tmp_path) == [("uniform", 2)]
+
+
 def test_a_label_has_one_colour_in_all_environments(tmp_path: Path) -> None:
     for env_id, memories in (("A", ("per", "uniform")), ("B", ("gwr", "uniform"))):
         for memory in memories:

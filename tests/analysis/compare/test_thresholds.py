@@ -113,6 +113,19 @@ def test_thresholds_that_vary_together_are_not_told_apart(h: list[float]) -> Non
     assert surface(np.array([0.0, 0, 1, 1, 1]), np.array(h), np.arange(5.0)) is None
 
 
+@pytest.mark.parametrize("count", [0, 1])
+def test_there_is_no_rank_correlation_of_less_than_two_runs(count: int) -> None:
+    assert np.isnan(rank_correlation(np.zeros(count), np.zeros(count)))
+
+
+def test_a_grid_of_runs_too_short_for_a_curve_is_reported(tmp_path: Path) -> None:
+    for k, activation in enumerate((0.5, 0.9, 0.5, 0.9)):
+        config = {"threshold.activation": activation, "threshold.habituation": 0.1 + k // 2 / 2}
+        make_run(tmp_path / f"sweep/{k}", "gwr", rows=1, config=config)
+    write_report([tmp_path / "sweep"], tmp_path / "report")
+    assert (tmp_path / "report/index.html").exists()
+
+
 def test_rank_correlation_is_spearmans() -> None:
     rng = np.random.default_rng(2)
     x, y = rng.integers(0, 4, 30).astype(float), rng.normal(size=30)

@@ -72,10 +72,8 @@ def test_each_run_and_each_cell_has_a_row(report: Path) -> None:
     assert len(settings) == 12
     (setting,) = [c for c in settings if c["env_id"] == "ALE/Pong" and c["label"] == "uniform"]
     assert (setting["n"], setting["return_mean"], setting["return_iqm"]) == ("3", "11", "11")
-    assert float(setting["return_mean_low95"]) < 10.2
-    assert float(setting["return_mean_high95"]) > 11.8
+    assert (setting["return_mean_low95"], setting["return_mean_high95"]) == ("", "")
     assert setting["return_over_run"] == "5.5"  # the curves climb evenly
-    assert float(setting["return_over_run_low95"]) < 5.1
     assert float(runs[-1]["return_over_run"]) == pytest.approx(6)
     assert setting["memory_bytes_peak"] == "2000000"
     assert setting["insert_us"] == "5"
@@ -113,8 +111,7 @@ def test_success_is_shown_where_an_environment_has_goals(report: Path, tmp_path:
     runs, settings = (rows_of(tmp_path / "out" / f"{name}.csv") for name in ("results", "summary"))
     assert {run["eval_success_rate"] for run in runs} == {"0.2", "1", "0.9", ""}
     (her,) = [setting for setting in settings if setting["memory"] == "her"]
-    assert (her["success_rate"], her["success_rate_high95"]) == ("0.7", "1")
-    assert float(her["success_rate_low95"]) < 0.5
+    assert (her["success_rate"], her["success_rate_high95"]) == ("0.7", "")
     page = (tmp_path / "out" / "index.html").read_text()
     assert "success [95 %]" in page
     assert re.search(r'data-value="0.7\d*">0.7 <small>\(0.2, 1, 0.9\)', page)

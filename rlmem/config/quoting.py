@@ -1,0 +1,43 @@
+"""Overrides as Hydra's grammar takes them: quotes around what it would not read, such as paths."""
+
+import re
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
+
+# What no unquoted value of Hydra's holds, but for the brackets of its lists and functions.
+_UNREAD = re.compile(r"[^\w\s/.:+%$*@?|\\,\[\]-]", re.ASCII)
+
+
+def quote_paths(override: str) -> str:
+    """Quote the parts of a value that Hydra would not read as they stand: those with `=`, as the
+    folders of a sweep's jobs have, and those with é, &, # or (2), as a path may.
+
+    Hydra refuses `run=multirun/x/seed=1`; quoted by hand it would be 'run="multirun/x/seed=1"'.
+    What Hydra reads by itself, and what it does not read with quotes either, stays as it is.
+    """
+    key, _, value = override.partition("=")
+    plain = re.sub(r"\$\{[^{}]*\}", "", value)  # interpolations stay such within quotes
+    # A brace, a quote at either end, a second = or a ~ is something else that went wrong.
+    other = re.search(r"[{}]|^[=~]|^\[?[\"']|[\"']$", plain)
+    if not _UNREAD.search(plain) or other or _is_read(override):
+        return override
+    quoted = f"{key}=" + re.sub(r"[^,\[\]]+", lambda part: _quoted(part[0]), value)
+    return quoted if _is_read(quoted) else override
+
+
+def _quoted(part: str) -> str:
+    """A part of a value in quotes, if it is one of a path or holds what only text does."""
+    if not (_UNREAD.search(re.sub(r"[()]", "", part)) or ("(" in part and "/" in part)):
+        return part
+    text = re.sub(r'(\\*)"', r'\1\1\\"', part)
+    return f'"{text}"'
+
+
+def _is_read(override: str) -> bool:
+    """Whether Hydra's parser takes an override."""
+    try:
+        OverridesParser.create().parse_override(override)
+    except HydraException:
+        return False
+    return True
