@@ -9,6 +9,7 @@ words; who calls says of which file, in one line.
 import json
 import os
 import re
+import shutil
 import stat
 from collections.abc import Mapping
 from pathlib import Path
@@ -263,6 +264,14 @@ def write_small(path: Path, text: str) -> None:
         file.flush()
         os.fsync(file.fileno())
     os.replace(fresh, path)
+
+
+def remove(path: Path) -> None:
+    """Remove what is left of a save, a link to it without what it leads to."""
+    if path.is_symlink() or path.is_file():
+        path.unlink()
+    else:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def sync_folder(folder: Path) -> None:

@@ -20,7 +20,6 @@ from rlmem.callbacks.checkpoint_files import (
     CheckpointFiles,
     find_checkpoint,
     put_in_place,
-    remove,
     write_checksums,
     write_json,
 )
@@ -37,6 +36,7 @@ from rlmem.callbacks.weights import (
 from rlmem.collect.stream import Stream
 from rlmem.errors import UserError, one_line
 from rlmem.memories.base.serialize import State, link, save_state
+from rlmem.run_files import remove
 from rlmem.version import __version__
 
 BEST = "best.ckpt"

@@ -7,7 +7,6 @@ and checksum it has, and of which run it is. So a file that is damaged, or anoth
 import json
 import math
 import os
-import shutil
 import uuid
 import zlib
 from collections.abc import Mapping
@@ -32,6 +31,7 @@ from rlmem.run_files import (
     parse_json,
     read_bytes,
     read_json,
+    remove,
     sync_folder,
     why_not,
     write_small,
@@ -125,14 +125,6 @@ def put_in_place(fresh: Path, folder: Path) -> None:
     os.replace(fresh, folder)
     sync_folder(folder.parent)
     remove(old)
-
-
-def remove(path: Path) -> None:
-    """Remove what is left of a save, a link to it without what it leads to."""
-    if path.is_symlink() or path.is_file():
-        path.unlink()
-    else:
-        shutil.rmtree(path, ignore_errors=True)
 
 
 def remove_leftovers(folder: Path) -> None:

@@ -13,9 +13,10 @@ import numpy as np
 import torch
 from tensordict import TensorDict
 
+from rlmem.errors import UserError
 from rlmem.memories.base.batch import Batch, as_tensordict
 from rlmem.memories.base.observer import Observer
-from rlmem.memories.base.serialize import load_state, save_state
+from rlmem.memories.base.serialize import load_state, save_state, saving_whole, where_saved
 from rlmem.memories.base.state import count_of, generator_of
 from rlmem.memories.base.storage import ReplayStorage
 from rlmem.memories.samplers.base import ReplaySampler, as_index
@@ -87,6 +88,10 @@ class ReplayMemory:
                 own += sum(sampler.projected_footprint().values())
             a_slot = sum(part.bytes_a_slot() for part in (sampler, *self.transforms))
             fixed = sum(part.fixed_bytes() for part in self.transforms)
+            if (first := writer.warmup_footprint) > budget:
+                raise UserError(
+                    f"budget={budget}: what the writer keeps at first takes {first} bytes; use more"
+                )
             storage.limit_bytes(budget - own - fixed, a_slot)
         self._share_generator()
 
@@ -192,8 +197,9 @@ class ReplayMemory:
 
         Raises:
             RuntimeError: the memory is empty.
+            ValueError: a size is less than 1.
         """
-        batch = self._draw(batch_size, num_batches or 1, keep=True)
+        batch = self._draw(batch_size, 1 if num_batches is None else num_batches, keep=True)
         shape = tuple(batch["index"].shape)
         # Columns that are not one a transition, as states to consolidate: a batch of size [U].
         whole = all(column.shape[: len(shape)] == shape for column in batch.values())
@@ -218,6 +224,10 @@ class ReplayMemory:
         return self._draw(batch_size, num_batches, keep=False)
 
     def _draw(self, batch_size: int, num_batches: int, keep: bool) -> Batch:
+        if batch_size < 1 or num_batches < 1:
+            raise ValueError(
+                f"batch_size={batch_size}, num_batches={num_batches}: each must be at least 1"
+            )
         index, columns = self.sampler.draw(self.storage, batch_size, num_batches)
         for observer in self.observers:
             observer.drawn(index)
@@ -287,22 +297,24 @@ class ReplayMemory:
             part.check_valid()
 
     def save(self, folder: Path | str, previous: Path | str | None = None) -> None:
-        """Write the whole memory into a folder, one sub-folder a part.
+        """Write the whole memory into a folder, one sub-folder a part, in place of what an earlier
+        save wrote there: whatever interrupts it, one of both is there to be loaded.
 
         Args:
             previous: folder of the memory's last save, of which a ring storage links what has not
                 changed.
         """
-        folder, before = Path(folder), Path(previous) / "storage" if previous else None
-        self.storage.save(folder / "storage", before)
-        for name, part in self._parts().items():
-            if part is not self.storage:
-                save_state(folder / name, part.state_views())
-        own = {
-            "generator": self.generator.get_state().numpy(),
-            "transitions_seen": self.transitions_seen,
-        }
-        save_state(folder / "memory", own)
+        before = None if previous is None else where_saved(Path(previous), "storage")
+        with saving_whole(Path(folder)) as fresh:
+            self.storage.save(fresh / "storage", before)
+            for name, part in self._parts().items():
+                if part is not self.storage:
+                    save_state(fresh / name, part.state_views())
+            own = {
+                "generator": self.generator.get_state().numpy(),
+                "transitions_seen": self.transitions_seen,
+            }
+            save_state(fresh / "memory", own)
 
     def save_answers(self, folder: Path) -> None:
         """Write what an agent that asks needs to play: nothing."""
@@ -319,7 +331,7 @@ class ReplayMemory:
                 stays as it was.
         """
         folder, parts = Path(folder), self._parts()
-        states = {name: load_state(folder / name) for name in (*parts, "memory")}
+        states = {name: load_state(where_saved(folder, name)) for name in (*parts, "memory")}
         for name, part in parts.items():
             part.check_state(states[name])
         own = states["memory"]

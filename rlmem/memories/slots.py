@@ -20,7 +20,7 @@ from rlmem.memories.base.blocks import Block, checked_frames
 from rlmem.memories.base.lazy import lazy_zeros
 from rlmem.memories.base.serialize import State
 from rlmem.memories.base.state import array_of
-from rlmem.memories.base.storage import TransitionStorage
+from rlmem.memories.base.storage import TransitionStorage, check_whole
 
 
 class SlotStorage(TransitionStorage):
@@ -59,6 +59,7 @@ class SlotStorage(TransitionStorage):
         action_shape: tuple[int, ...] = (),
         action_dtype: Any = np.int64,
     ) -> None:
+        check_whole(capacity=capacity, stack=stack, num_envs=num_envs)
         if min(capacity, stack, num_envs) < 1:
             raise ValueError(
                 f"capacity={capacity}, stack={stack}, num_envs={num_envs}: each must be at least 1"

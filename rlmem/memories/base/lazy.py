@@ -50,6 +50,15 @@ def _pages(array: np.ndarray) -> mmap.mmap | None:
     return base if isinstance(base, mmap.mmap) else None
 
 
+def empty(array: np.ndarray) -> None:
+    """Return all pages of a lazy array to the system, which makes it zeros. One that has no pages
+    of its own, or whose system takes none back, stays as it is."""
+    pages = _pages(array)
+    if pages is not None and hasattr(mmap, "MADV_DONTNEED"):
+        with contextlib.suppress(OSError):
+            pages.madvise(mmap.MADV_DONTNEED)
+
+
 def can_give_back(array: np.ndarray) -> bool:
     """Whether the system takes back single rows of a lazy array: none without pages of its own,
     nor parts of pages."""

@@ -1,6 +1,7 @@
 """States on disk: one `.npy` a large array, one JSON for the rest, with checksums; nothing is
 pickled."""
 
+import contextlib
 import json
 import os
 import re
@@ -13,7 +14,17 @@ from typing import Any
 import numpy as np
 
 from rlmem.checksums import CHECKSUM, Summed, verify, verify_file, write_summed
-from rlmem.run_files import UNREADABLE, check_kinds, new_file, parse_json, read_bytes, why_not
+from rlmem.run_files import (
+    UNREADABLE,
+    check_kinds,
+    new_file,
+    parse_json,
+    read_bytes,
+    remove,
+    sync_folder,
+    why_not,
+    write_small,
+)
 
 State = Mapping[str, Any]  # name -> array, function that makes one, or JSON value
 STATE_FILE = "state.json"
@@ -116,6 +127,41 @@ class SavedState(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self.values_) + len(self.files)
+
+
+# Several states that belong together, each in a folder of its own below one.
+_FRESH, _WHOLE = ".new", "whole"
+
+
+@contextlib.contextmanager
+def saving_whole(folder: Path) -> Iterator[Path]:
+    """A folder to save states into that take the place of those below `folder` all together.
+
+    They are put there one by one, once all are on the disk and a mark beside them says so. Until
+    the last is in its place `where_saved` finds the others where they were written.
+    """
+    fresh = folder / _FRESH
+    remove(fresh)
+    fresh.mkdir(parents=True)
+    yield fresh
+    states = sorted(fresh.iterdir())
+    for path in (*states, fresh):
+        sync_folder(path)
+    write_small(fresh / _WHOLE, "")
+    sync_folder(fresh)
+    for path in states:
+        remove(folder / path.name)
+        os.replace(path, folder / path.name)
+    sync_folder(folder)
+    remove(fresh / _WHOLE)
+    remove(fresh)
+
+
+def where_saved(folder: Path, name: str) -> Path:
+    """Where the newest whole state of a name lies that `saving_whole` put below a folder."""
+    fresh = folder / _FRESH
+    moved = not (fresh / _WHOLE).exists() or not (fresh / name).exists()
+    return (folder if moved else fresh) / name
 
 
 def load_state(folder: Path) -> SavedState:

@@ -191,3 +191,14 @@ class TransitionStorage(ReplayStorage):
         if not slots.shape:
             return self.get(slots[None])[0]
         return as_tensordict(self.read(slots), slots.shape)
+
+
+def check_whole(**sizes: Any) -> None:
+    """Refuse sizes that are no whole numbers, such as 1e6.
+
+    Raises:
+        ValueError: one is none.
+    """
+    for name, size in sizes.items():
+        if isinstance(size, bool) or not isinstance(size, int | np.integer):
+            raise ValueError(f"{name}={size}: a whole number is wanted")

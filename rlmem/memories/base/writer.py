@@ -16,6 +16,7 @@ class ReplayWriter(Stateful, Writer):
 
     _storage: Any
     _write_count: Any = 0  # transitions that were written (TorchRL's `write_count`)
+    warmup_footprint = 0  # bytes held at most before the storage holds anything
 
     def extend(self, data: Any) -> torch.Tensor:
         """Write a block of N transitions (`rlmem.memories.base.blocks`).

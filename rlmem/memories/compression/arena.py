@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from rlmem.memories.base.lazy import can_give_back, give_back, lazy_zeros
+from rlmem.memories.base.lazy import can_give_back, empty, give_back, lazy_zeros
 from rlmem.memories.base.serialize import State
 from rlmem.memories.base.state import Stateful, array_of
 from rlmem.memories.compression import segments
@@ -129,7 +129,9 @@ class Arena(Stateful):
         return moved
 
     def clear(self) -> None:
-        """Let go of everything."""
+        """Let go of everything; its pages go back to the system."""
+        for array in self.segments[:-1]:
+            empty(array)
         self.segments.state[:] = 0, 0, -1, 0, 0
 
     def state_views(self) -> State:
@@ -213,7 +215,16 @@ class Arena(Stateful):
     @property
     def nbytes(self) -> int:
         """Bytes held: all segments ever touched."""
-        touched, *_, returned = self.segments.state.tolist()
+        return self._bytes_of(self.segments.state)
+
+    @classmethod
+    def loaded_bytes(cls, state: State) -> int:
+        """Bytes held with a checked state."""
+        return cls._bytes_of(state["arena.state"])
+
+    @staticmethod
+    def _bytes_of(state: np.ndarray) -> int:
+        touched, *_, returned = state.tolist()
         return (touched - returned) * SEGMENT + touched * RECORD
 
     def give_back(self, size: int, keep: int) -> int:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rlmem.errors import UserError
+from rlmem.memories.base.serialize import State
 from rlmem.memories.compression.segments import BLOB, SEGMENT
 from rlmem.memories.gwr.records import BOOK, EDGE, ENDLESS, HALF, MOST_RECORDS, NODE, MapArrays
 
@@ -80,6 +82,23 @@ class MapBudget:
         most += np.array([made, links, edges])
         m.limits[:3] = np.minimum(most, [self.storage.capacity, MOST_RECORDS, MOST_RECORDS])
         m.limits[3] = ENDLESS if exemplars is None else inserted
+
+    def check_state(self, state: State) -> None:
+        """Refuse a checked state that takes more than the limit: a map gives nothing back.
+
+        Raises:
+            UserError: it does.
+        """
+        book, m = state["book"], self.storage.arrays
+        marks = [int(book[mark]) for mark in (BOOK.node_mark, BOOK.link_mark, BOOK.edge_mark)]
+        size = sum(record_bytes(m, *marks).values()) + self.slot_bytes * marks[2]
+        if self.storage.exemplars is not None:
+            size += self.storage.exemplars.loaded_bytes(state)
+        if size > self.limit:
+            raise UserError(
+                f"memory.budget: the saved map takes {size} bytes of the {self.limit} that are "
+                "left for it; use more"
+            )
 
     def _left(self) -> int:
         slots = self.slot_bytes * int(self.storage.arrays.book[BOOK.edge_mark])

@@ -133,6 +133,12 @@ class ExemplarStore:
         self._arena.check_state(state)
         self._arena.check_strings(state, blobs[blobs["size"] != 0], size)
 
+    def loaded_bytes(self, state: State) -> int:
+        """Bytes held with a checked state."""
+        return self._arena.loaded_bytes(state) + self._own_bytes(
+            state["exemplars.references"].nbytes
+        )
+
     def take_over(self, state: State) -> None:
         """Take over the strings and the references of a checked state."""
         self._arena.make_room(state)

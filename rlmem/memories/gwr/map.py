@@ -216,11 +216,13 @@ class MapStorage(MapGraph):
         """Refuse a state that does not fit.
 
         Raises:
-            UserError: it is of a map of other shapes or with more nodes than the capacity, or of
-                an earlier version.
+            UserError: it is of a map of other shapes, with more nodes than the capacity or more
+                bytes than the budget, or of an earlier version.
             ValueError: it is damaged.
         """
         check_state(state, self.arrays, self.exemplars)
+        if self._budget is not None:
+            self._budget.check_state(state)
 
     def take_over(self, state: State) -> None:
         """Take over a checked state; all its edges count as touched."""

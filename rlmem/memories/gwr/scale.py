@@ -38,6 +38,14 @@ class WarmUp(Stateful):
         frames = self._frames[: self.count]
         return Arrivals(self._events[: self.count], self._vectors[: self.count], frames, frames)
 
+    def newest(self, num_envs: int) -> np.ndarray:
+        """Each environment's newest frame that is kept, [E, F]; zeros where there is none."""
+        last = np.full(num_envs, -1)
+        last[self._events["env"][: self.count]] = np.arange(self.count)
+        newest = np.zeros((num_envs, self._frames.shape[1]), self._frames.dtype)
+        newest[last >= 0] = self._frames[last[last >= 0]]
+        return newest
+
     def take(self, shown: Arrivals) -> Arrivals:
         """Keep observations as long as any are wanted; those that were not taken."""
         taken = shown.events[: self.size - self.count]

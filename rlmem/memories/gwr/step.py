@@ -226,6 +226,10 @@ def walk(m, streams, rule, search, events, actions, seen, index):
     # Before each turn: `last` of every env is the node of its newest observation, and what the
     # block's sweep found is true of all nodes but those that are marked as changed since.
     for i in range(count):
+        begins = events[i]
+        if begins.start and not begins.edge:  # nothing leads here, whether or not an end was told
+            streams.last[begins.env], streams.waiting[begins.env] = -1, 0
+            streams.contexts[begins.env * depth : (begins.env + 1) * depth] = 0.0
         if i % size == 0:
             # No node is marked while a block is swept for: bounds hold from here on.
             close_block(m, search)

@@ -1,7 +1,9 @@
 """From blocks of transitions to the stream of observations that the GWR map is shown.
 
 Each observation of an episode comes once: its first one, then each row's next one (which is the
-next row's observation). Frame stacks are put together here, zero frames before an episode's first.
+next row's observation). A row whose observation is not the next one that its environment wrote
+before begins an episode, as after a reset, even if no end was flagged. Frame stacks are put
+together here, zero frames before an episode's first.
 
 The released code of GWR-R joins what a time limit cuts: the next episode's first observation is led
 to from the last one by an edge of action 0 and reward 0.
@@ -16,6 +18,9 @@ from numba import njit
 from rlmem.errors import UserError
 from rlmem.memories.base.blocks import Block, check_rewards
 from rlmem.memories.gwr.graph import MapGraph
+from rlmem.memories.ring.records import same_bytes
+
+COMPILED_WITH = {"records": "5df04b97b134"}
 
 _I4, _U1 = np.int32, np.uint8
 _FARTHEST = 1e15  # value of an observation: its square and their sum have room in float32
@@ -73,8 +78,8 @@ def check_block(block: Block, num_actions: int) -> None:
     """Refuse rows that a map cannot be shown.
 
     Raises:
-        UserError: an observation has no finite distance to others, a reward is not finite, or an
-            action is none of `num_actions`.
+        UserError: an observation has no finite distance to others, a reward or an action is not
+            finite, or an action is none of `num_actions`.
     """
     check_rewards(block)
     for frames in (block.observation, block.next_observation):
@@ -84,6 +89,8 @@ def check_block(block: Block, num_actions: int) -> None:
                 "knows no distance to it; end the episode before, or clip them"
             )
     action = block.action
+    if action.dtype.kind == "f" and not np.isfinite(action).all():
+        raise UserError("an action has values that are not finite: the policy has diverged")
     if num_actions and len(block) and not 0 <= action.min() <= action.max() < num_actions:
         raise UserError(
             f"actions {action.min()} .. {action.max()}: the map has num_actions={num_actions}"
@@ -110,11 +117,14 @@ def check_streams(streams: StreamArrays, live_nodes: np.ndarray, begun: np.ndarr
 
 
 @njit(cache=True)
-def plan_events(env, action, reward, terminated, truncated, fresh, joined, events):
+def plan_events(env, action, reward, terminated, truncated, frames, newest, fresh, joined, events):
     """List a block's observations: the first of each episode and each row's next one.
 
     Args:
         env, action, reward, terminated, truncated: the block's columns [N].
+        frames: bytes of the frames at the start and at the end of each row, uint8 [N, bytes] each.
+        newest: those of each env's newest frame, uint8 [E, bytes]; any where its row is to begin
+            an episode.
         fresh: bool [E], whether the env's next row begins an episode; changed in place.
         joined: whether an edge without action and reward leads to an episode's first observation.
         events: EVENT [2 N].
@@ -122,8 +132,15 @@ def plan_events(env, action, reward, terminated, truncated, fresh, joined, event
     Returns:
         How many events are set.
     """
+    first, following = frames
+    before = np.full(len(fresh), -1, np.int64)  # each env's row before this one in the block
     n = 0
     for row in range(env.shape[0]):
+        last = before[env[row]]
+        known = following[last] if last >= 0 else newest[env[row]]
+        if not fresh[env[row]] and not same_bytes(first[row], known):
+            fresh[env[row]] = True
+        before[env[row]] = row
         for start in (1, 0):
             if start and not fresh[env[row]]:
                 continue
@@ -186,21 +203,39 @@ class Episodes:
         """Bool [E], whether an episode is under way, or goes on from the one before."""
         return ~self._fresh | self.joined
 
-    def plan(self, block: Block) -> Arrivals:
-        """A block's observations."""
+    @property
+    def newest(self) -> np.ndarray:
+        """Each environment's newest frame that was pushed, at the end of its stack [E, P]."""
+        return self._stacks
+
+    def plan(self, block: Block, newest: np.ndarray) -> Arrivals:
+        """A block's observations.
+
+        Args:
+            newest: values that end with each environment's newest frame, [E, any].
+        """
         n = len(block)
         events = np.zeros(2 * n, EVENT)
         action = np.zeros(n, np.int64) if self._action_dims else block.action
         columns = block.env_id, action, block.reward, block.terminated, block.truncated
-        events = events[: plan_events(*columns, self._fresh, self.joined, events)]
-        vectors = np.zeros((len(events), self._action_dims), np.float32)
-        if self._action_dims:  # none leads to an episode's first observation
-            later = events["start"] == 0
-            vectors[later] = block.action.reshape(n, -1)[events["row"][later]]
         first, following = (
             np.ascontiguousarray(frames).reshape(n, math.prod(frames.shape[1:]))
             for frames in (block.observation, block.next_observation)
         )
+        size = first.shape[1]
+        count = plan_events(
+            *columns,
+            (first.view(np.uint8), following.view(np.uint8)),
+            np.ascontiguousarray(newest[:, newest.shape[1] - size :]).view(np.uint8),
+            self._fresh,
+            self.joined,
+            events,
+        )
+        events = events[:count]
+        vectors = np.zeros((len(events), self._action_dims), np.float32)
+        if self._action_dims:  # none leads to an episode's first observation
+            later = events["start"] == 0
+            vectors[later] = block.action.reshape(n, -1)[events["row"][later]]
         return Arrivals(events, vectors, first, following)
 
     def push(self, shown: Arrivals) -> np.ndarray:

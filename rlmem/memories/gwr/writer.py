@@ -170,7 +170,9 @@ class GWRWriter(ReplayWriter):
         """
         block = self._read(data)
         self._write_count += len(block)
-        shown = self._episodes.plan(block)
+        waits = self.scale is None  # then no frame was pushed yet
+        newest = self._warm.newest(self.num_envs) if waits else self._episodes.newest
+        shown = self._episodes.plan(block, newest)
         index = np.full(len(block), -1, np.int64)
         if self.scale is None:
             shown = self._warm_up(shown)

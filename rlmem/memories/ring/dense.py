@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from rlmem.memories.base.blocks import Block
-from rlmem.memories.base.lazy import lazy_zeros
+from rlmem.memories.base.lazy import empty, lazy_zeros
 from rlmem.memories.base.serialize import State
 from rlmem.memories.base.state import array_of
 from rlmem.memories.ring.ring import RingStorage
@@ -27,6 +27,11 @@ class DenseStorage(RingStorage):
         self._running = np.zeros((self.num_envs, *shape), self.dtype)
 
     kind = "dense"
+
+    def clear(self) -> None:
+        super().clear()
+        for stacks in (self._observation, self._next):
+            empty(stacks)
 
     def _tails(self) -> np.ndarray:
         return np.ascontiguousarray(self._running[:, -1]).view(np.uint8)

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 
 from rlmem.memories.base.blocks import Block, checked_frames
-from rlmem.memories.base.lazy import lazy_zeros
+from rlmem.memories.base.lazy import empty, lazy_zeros
 from rlmem.memories.base.serialize import State
-from rlmem.memories.base.storage import TransitionStorage
+from rlmem.memories.base.storage import TransitionStorage, check_whole
 from rlmem.memories.ring.records import CHUNK, ROW, new_arrays
 from rlmem.units import parse_bytes
 
@@ -47,6 +47,8 @@ class RingOptions:
             self.budget = parse_bytes(self.budget)
         if not 0 <= self.gamma <= 1:
             raise ValueError(f"gamma={self.gamma}: a discount lies in [0, 1]")
+        sizes = {"capacity": capacity, "stack": self.stack, "num_envs": self.num_envs}
+        check_whole(**sizes, n_step=self.n_step, chunk=self.chunk)
         least = min(capacity, self.stack, self.num_envs, self.n_step)
         if capacity < self.num_envs or least < 1:
             raise ValueError(
@@ -252,7 +254,11 @@ class RingFrames(TransitionStorage):
         return min(len(self.arrays.chunks), max(full, -(-chunks * self.max_size // held)))
 
     def clear(self) -> None:
-        """Hold nothing."""
+        """Hold nothing; what was held goes back to the system."""
+        made_of = self.arrays.counts.copy()
+        for array in (self.arrays.memory, *self.row_columns.values()):
+            empty(array)
+        self.arrays.counts[:] = made_of
         self.arrays.clear()
         self._evicted.clear()
         self._saved = None  # its pieces are numbered anew, and no older state has them

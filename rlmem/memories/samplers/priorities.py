@@ -214,15 +214,15 @@ class Prioritized(ReplaySampler, TorchRLPrioritizedSampler):
         self.check_storage(storage)
         self.forget_evicted(storage)
         size = math.prod(shape)
-        if not self._has_weight():
+        while self._has_weight():
+            index, probability = self._at(_in_strata(self.uniform(size).numpy(), shape[-1]))
+            gone = self.evicted_of(storage, index)
+            if not len(gone):
+                break
+            self.remove(gone)  # their priorities came after they had gone; each goes once
+        else:
             index = draw_uniform(storage, size, self._rng)
             return index.view(shape).numpy(), np.ones(shape, np.float32)
-        index, probability = self._at(_in_strata(self.uniform(size).numpy(), shape[-1]))
-        if len(
-            gone := self.evicted_of(storage, index)
-        ):  # their priorities came after they had gone
-            self.remove(gone)
-            return self._draw(storage, shape)
         probability = probability.reshape(shape)
         # Dividing by the largest weight is dividing by the smallest probability's.
         weight = (probability / probability.min(-1, keepdims=True)) ** -self.beta

@@ -220,6 +220,9 @@ class LatestSampler(ReplaySampler):
     def _empty(self) -> None:
         self._recent = np.empty(0, np.int64)
 
+    def bytes_a_slot(self) -> int:
+        return 8  # at most: each slot in use is remembered once
+
     def footprint(self) -> dict[str, int]:
         return {"sampler_history": self._recent.nbytes}
 

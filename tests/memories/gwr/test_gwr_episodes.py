@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from rlmem.memories import GWRWriter, Identity, MapOptions, MapStorage, RuleSettings
-from tests.memories.gwr.maps import part, vector_map, walk_block, write
+from tests.memories.gwr.maps import image_block, image_map, part, vector_map, walk_block, write
 
 
 def numbered_block(rows, num_envs, seed=1):
@@ -42,6 +42,37 @@ def test_no_edge_joins_two_episodes(num_envs, n_step, variant):
         for name in ("terminated", "truncated"):
             assert np.array_equal(each["next", name], following[name])
         assert int(sample["next", "done"].sum()) == int(done.sum())
+
+
+@pytest.mark.parametrize("num_envs", [1, 3])
+@pytest.mark.parametrize("n_step", [1, 3])
+@pytest.mark.parametrize("variant", [{}, {"contexts": 2}], ids=["plain", "contexts"])
+@pytest.mark.parametrize("size", [1, 37])
+def test_no_edge_joins_two_episodes_whose_end_was_not_told(num_envs, n_step, variant, size):
+    """As a ring does: what begins elsewhere than the row before ended begins anew."""
+    block, _ = numbered_block(400, num_envs)
+    for name in ("terminated", "truncated"):
+        block["next"][name][:] = False
+    storage, writer = vector_map(1.0, dims=2, num_envs=num_envs, n_step=n_step, **variant)
+    write(writer, block, size=size)
+    sample = storage.get(storage.live_edges())
+    assert torch.equal(sample["observation"][:, 0], sample["next", "observation"][:, 0])
+    assert len(sample) > (400 if n_step == 1 else 200) - 1
+    assert not sample["next", "done"].any()
+    writer.check_valid()
+
+
+def test_an_end_that_was_not_told_is_seen_while_the_scale_is_measured():
+    block = image_block(np.random.default_rng(0), 300, num_envs=2, end=0.3)
+    told = {k: v.copy() if k != "next" else {**v} for k, v in block.items()}
+    for name in ("terminated", "truncated"):
+        block["next"][name] = np.zeros_like(block["next"][name])
+    nodes = []
+    for rows in (told, block):
+        storage, writer = image_map(num_envs=2, metric_scale="auto", scale_samples=100)
+        write(writer, rows, size=4)
+        nodes.append(storage.node_observations(storage.live_nodes()))
+    assert np.array_equal(*nodes)
 
 
 @pytest.mark.parametrize("num_envs", [1, 2, 3])

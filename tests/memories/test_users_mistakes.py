@@ -1,0 +1,142 @@
+"""What a user of the parts gets wrong is refused in one line, and what is held stays as it was."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rlmem.errors import UserError
+from rlmem.memories import (
+    CombinedSampler,
+    FrameStorage,
+    GWRWriter,
+    LatestSampler,
+    MapOptions,
+    MapStorage,
+    PrioritizedSampler,
+    RandomProjection,
+    RankSampler,
+    ReplayMemory,
+    RingWriter,
+    RuleSettings,
+    SlotStorage,
+    UniformSampler,
+    VisitSampler,
+)
+from rlmem.memories.gwr.rule import MetricSettings
+from tests.memories.gwr.maps import vector_map, walk_block
+from tests.memories.helpers import run_measured, vector_block
+
+
+def filled(sampler: Any, rows: int = 30, **options: Any) -> ReplayMemory:
+    storage = FrameStorage(100, (4,), np.float32)
+    memory = ReplayMemory(storage, sampler, RingWriter(), seed=0, **options)
+    if rows:
+        memory.extend(vector_block(rows))
+    return memory
+
+
+@pytest.mark.parametrize("make", [UniformSampler, CombinedSampler, lambda: PrioritizedSampler(100),
+                                  lambda: RankSampler(100)])  # fmt: skip
+@pytest.mark.parametrize(("size", "batches"), [(0, None), (8, 0), (-1, 1)])
+def test_a_batch_of_nothing_is_refused(make: Any, size: int, batches: int | None) -> None:
+    with pytest.raises(ValueError, match="each must be at least 1"):
+        filled(make()).sample(size, batches)
+
+
+@pytest.mark.parametrize("make", [
+    lambda: FrameStorage(1e3, (4,)),  # pyright: ignore[reportArgumentType]
+    lambda: FrameStorage(10, (4,), stack=2.0),
+    lambda: FrameStorage(10, (4,), n_step=2.5),
+    lambda: FrameStorage(10, (4,), num_envs=True),
+    lambda: SlotStorage(1e3, (4,)),  # pyright: ignore[reportArgumentType]
+])  # fmt: skip
+def test_a_size_that_is_no_whole_number_is_refused(make: Any) -> None:
+    with pytest.raises(ValueError, match=r"=.*: a whole number is wanted"):
+        make()
+
+
+@pytest.mark.parametrize("kind", [PrioritizedSampler, RankSampler])
+def test_priorities_of_what_was_cleared_are_forgotten(kind: Any) -> None:
+    storage = FrameStorage(20_000, (4,), np.float32)
+    memory = ReplayMemory(storage, kind(20_000), RingWriter(), seed=0)
+    memory.extend(vector_block(20_000))
+    storage.clear()
+    memory.extend(vector_block(10))
+    assert memory.sample(32)["index"].max() < 10
+
+
+def test_the_newest_transitions_stay_within_a_budget() -> None:
+    memory = filled(LatestSampler(32), 0, budget=20_000)
+    memory.extend(vector_block(90))
+    assert sum(memory.footprint().values()) <= 20_000
+
+
+def test_an_action_that_is_no_number_is_refused_by_a_map(tmp_path: Path) -> None:
+    storage, writer = vector_map(0.9, action_shape=(2,))
+    block = walk_block(np.random.default_rng(0), 20, action_dims=2)
+    block["action"][7, 1] = np.nan
+    with pytest.raises(UserError, match="an action has values that are not finite"):
+        writer.extend(block)
+    assert storage.num_nodes == 0
+
+
+def map_of(budget: int, *, pixels: bool = False) -> ReplayMemory:
+    shape, dtype = ((4, 20, 20), np.uint8) if pixels else ((3,), np.float32)
+    metric = MetricSettings(scale="auto" if pixels else 1.0)
+    rule = RuleSettings(metric=metric)
+    options = MapOptions(contexts=0, prototype="moving")
+    storage = MapStorage(
+        1000, shape, dtype, 8, num_actions=2, stack=4 if pixels else 1, options=options
+    )
+    projection = RandomProjection(shape, 8, stack=4 if pixels else 1)
+    writer = GWRWriter(1.0, 1.0, embedding=projection, rule=rule)
+    return ReplayMemory(storage, VisitSampler(), writer, seed=0, budget=budget)
+
+
+def test_a_map_that_passes_the_budget_is_not_loaded(tmp_path: Path) -> None:
+    memory = map_of(200_000)
+    memory.extend(walk_block(np.random.default_rng(0), 900))
+    memory.save(tmp_path)
+    again, smaller = map_of(200_000), map_of(100_000)
+    again.load(tmp_path)
+    assert again.entries == memory.entries > 100
+    with pytest.raises(UserError, match=r"memory\.budget: the saved map takes \d+ bytes of the"):
+        smaller.load(tmp_path)
+    assert smaller.entries == 0
+
+
+def test_a_budget_holds_what_is_kept_until_the_scale_is_known() -> None:
+    with pytest.raises(UserError, match=r"budget=300000: what the writer keeps at first takes \d"):
+        map_of(300_000, pixels=True)
+
+
+CLEARED = """
+import numpy as np, psutil
+from rlmem.memories import {kind} as Storage
+from tests.memories.helpers import RandomEnvs
+def resident():
+    return psutil.Process().memory_info().rss
+frame = (1, 84, 84)
+storage = Storage(4000, frame, stack=1, num_envs=2)
+envs = RandomEnvs(np.random.default_rng(0), frame, np.uint8, 2)
+block = envs.block(64)
+storage.append(block)
+storage.clear()
+before = resident()
+for _ in range(40):
+    storage.append(block)
+grown, counted = resident() - before, sum(storage.footprint().values())
+storage.clear()
+print(counted, grown, resident() - before, sum(storage.footprint().values()))
+"""
+
+
+@pytest.mark.parametrize("kind", ["FrameStorage", "DenseStorage", "CompressedFrameStorage"])
+def test_what_is_cleared_goes_back_to_the_system(kind: str) -> None:
+    counted, grown, left, after = map(int, run_measured(CLEARED.format(kind=kind)).split())
+    assert counted > 5_000_000
+    assert grown > 0.8 * counted
+    assert left < 0.1 * counted
+    assert after < 0.01 * counted
