@@ -219,9 +219,11 @@ def compare_games(
             ]
         )
         print(" | ".join(rows[-1]), file=sys.stderr, flush=True)
-    header = ["game", "policy", "mean return", "transitions"]
+    header = ["game", "policy", "mean return of an episode", "transitions"]
     header += ["counted, bytes a transition", "resident", f"counted / {RAW:,}"]
     text = f"*{name}*; a transition's frame has {RAW:,} bytes."
+    if any(result["recording"]["policy"].startswith("training") for result in results):
+        text += " In training with protocol atari_100k an episode is a life."
     return table(page, text, header, rows, used), results
 
 

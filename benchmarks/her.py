@@ -52,11 +52,11 @@ def memory_of(spec: Any, *overrides: str) -> Any:
 
 
 def copies(blocks: list[dict[str, Any]], spec: Any, k: int) -> list[dict[str, Any]]:
-    """Each block, and k times the same transitions with another goal that was achieved."""
+    """All blocks, and k times the same transitions with another goal that was achieved. They come
+    behind all others, where they do not part the frames of those."""
     rules, size, rng = spec.goal.rules, spec.goal.size, np.random.default_rng(0)
-    written = []
+    written = list(blocks)
     for number, block in enumerate(blocks):
-        written.append(block)
         for _ in range(k):
             other = blocks[min(number + int(rng.integers(8)), len(blocks) - 1)]
             goal = other["next"]["achieved_goal"]

@@ -77,6 +77,7 @@ class DQN(Learner):
     def check(cls, settings: DQNSettings, run: Any) -> None:
         """Raise a UserError if the network's kind is unknown, or the optimizer is not compiled."""
         check_kind(settings.network)
+        settings.epsilon.check()
         if run.trainer.compile is True and settings.optimizer != "adam":
             raise UserError(
                 f"agent.optimizer={settings.optimizer}: with trainer.compile=true only adam; use "

@@ -70,6 +70,7 @@ class NEC(Learner):
     def check(cls, settings: NECSettings, run: Any) -> None:
         """Raise a UserError if the memory does not answer, or the network is none."""
         check_kind(settings.network)
+        settings.epsilon.check()
         if not getattr(run.memory.part.cls, "takes_keys", False):
             raise UserError(
                 f"memory={run.memory.name}: agent={settings.name} asks its memory what to play; "

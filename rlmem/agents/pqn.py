@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from rlmem.agents.base import AgentSettings, Learner, check_discrete
+from rlmem.agents.base import AgentSettings, Learner, check_discrete, check_fixed
 from rlmem.agents.optimizers import apply_gradients, forget_casts, gradients_of
 from rlmem.agents.returns import lambda_returns
 from rlmem.agents.schedules import RunEpsilonSettings
@@ -62,6 +62,7 @@ class PQN(Learner):
             UserError: the memory is no rollout, or does not come out even in minibatches.
         """
         check_kind(settings.network)
+        check_fixed(settings, {"learning_starts": 0}, "learns from its first rollout on")
         if not getattr(run.memory.part.cls, "rollout", False):
             raise UserError(
                 f"memory={run.memory.name}: agent={settings.name} learns from what was just played "

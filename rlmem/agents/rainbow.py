@@ -82,6 +82,11 @@ class Rainbow(DQN):
                 f"agent.target_clip={list(settings.target_clip)}: for numbers as targets; with "
                 f"agent.distribution={settings.distribution} use agent.target_clip=null"
             )
+        if not settings.target_network and settings.tau != 1:
+            raise UserError(
+                f"agent.tau={settings.tau}: without a target network there is nothing to move; use "
+                "agent.target_network=true, or leave agent.tau out"
+            )
         if not (settings.noisy or settings.epsilon.start or settings.epsilon.end):
             raise UserError(
                 "agent.noisy=false: with agent.epsilon.start=0 and agent.epsilon.end=0 nothing "

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from rlmem.agents.base import AgentSettings, Learner, check_discrete, or_random
+from rlmem.agents.base import AgentSettings, Learner, check_discrete, check_fixed, or_random
 from rlmem.agents.optimizers import Gradients, forget_casts, gradients_of
 from rlmem.agents.running import RunningStatistics
 from rlmem.agents.schedules import RunEpsilonSettings
@@ -71,6 +71,7 @@ class StreamQ(Learner):
                 f"memory={run.memory.name}: agent={settings.name} learns from each step as it "
                 "comes and stores none; use memory=trace"
             )
+        check_fixed(settings, {"learning_starts": 0}, "learns from its first step on")
         for key, value in (
             ("env.num_envs", run.env.num_envs),
             ("agent.batch_size", settings.batch_size),

@@ -24,7 +24,7 @@ from rlmem.envs import goals, robotics
 from rlmem.envs.observations import FramesOf
 from rlmem.envs.serial import SerialEnvStepper
 from rlmem.envs.spec import EnvSettings, EnvSpec
-from rlmem.errors import UserError, one_line
+from rlmem.errors import UserError, one_line, shortage
 from rlmem.registry import part
 from rlmem.settings import setting
 
@@ -124,6 +124,13 @@ def _make_one(
         raise UserError(
             f"env.id={env_id}: no such gymnasium environment; {hint} "
             f"(one that another package registers: env.id=package:Name-v0)"
+        ) from error
+    except Exception as error:  # whatever an environment's own code makes of its arguments
+        if not own or shortage(error):
+            raise
+        raise UserError(
+            f"env.kwargs={own}: env.id={env_id} cannot be made with them "
+            f"({type(error).__name__}: {one_line(error)})"
         ) from error
 
 

@@ -1,6 +1,7 @@
 """The Q networks of images: for screens the Nature CNN, a small and a large one, and MinAtar's for
 boards."""
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -76,16 +77,16 @@ class DataEfficientNet(ConvNet):
         return len(observation_shape) == 3 and min(observation_shape[1:]) >= 25
 
 
-class _Residual(nn.Module):
+class _Residual(nn.Sequential):
     """x + conv(relu(conv(relu(x))))."""
 
     def __init__(self, channels: int) -> None:
-        super().__init__()
-        self.first = nn.Conv2d(channels, channels, 3, padding=1)
-        self.second = nn.Conv2d(channels, channels, 3, padding=1)
+        layers = {"before": nn.ReLU(), "first": nn.Conv2d(channels, channels, 3, padding=1)}
+        layers |= {"between": nn.ReLU(), "second": nn.Conv2d(channels, channels, 3, padding=1)}
+        super().__init__(OrderedDict(layers))
 
     def forward(self, image: torch.Tensor) -> torch.Tensor:
-        return image + self.second(torch.relu(self.first(torch.relu(image))))
+        return image + super().forward(image)
 
 
 @part("network", "impala")

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from rlmem.agents.dqn import DQN
+from rlmem.errors import UserError
 from rlmem.memories.base.batch import Batch
 from tests.agents.helpers import minibatch, part
 from tests.settings import settings
@@ -201,6 +202,17 @@ def test_exploration_is_full_before_learning_starts_then_linear() -> None:
     )
     rates = [agent.epsilon(s) for s in (0, 99, 100, 500, 1000, 9999)]
     assert rates == pytest.approx([1.0, 1.0, 0.91, 0.55, 0.1, 0.1])
+
+
+def test_exploration_may_begin_to_fall_later() -> None:
+    line = ["agent.epsilon.decay_from=200", "agent.epsilon.decay_steps=1000"]
+    agent = make_agent("agent.learning_starts=100", "agent.epsilon.end=0", *line)
+    rates = [agent.epsilon(s) for s in (0, 100, 200, 600, 1000, 9999)]
+    assert rates == pytest.approx([1.0, 1.0, 1.0, 0.5, 0.0, 0.0])
+    with pytest.raises(
+        UserError, match=r"agent\.epsilon\.decay_from=1000: use less than agent\.ep"
+    ):
+        make_agent("agent.epsilon.decay_from=1000", "agent.epsilon.decay_steps=1000")
 
 
 def test_without_exploration_the_best_action_is_taken() -> None:

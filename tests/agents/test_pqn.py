@@ -9,6 +9,7 @@ import torch
 
 from rlmem.agents.pqn import PQN
 from rlmem.agents.returns import lambda_returns
+from rlmem.errors import UserError
 from rlmem.memories.rollout import RolloutMemory
 from rlmem.runs import build
 from tests.memories.helpers import RandomEnvs
@@ -180,3 +181,9 @@ def test_each_layer_but_the_last_is_normalised(env: str) -> None:
         flat = weight.detach().flatten(1)
         square = flat @ flat.T if len(flat) <= flat.shape[1] else flat.T @ flat
         torch.testing.assert_close(square, 2 * torch.eye(len(square)), rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("agent", ["pqn", "stream_q"])
+def test_what_learns_from_the_first_step_on_waits_for_none(agent: str) -> None:
+    with pytest.raises(UserError, match=r"agent\.learning_starts=500: .*leave the key out"):
+        settings(f"experiment={agent}", "env=cartpole", "agent.learning_starts=500")

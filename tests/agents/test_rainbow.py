@@ -164,6 +164,7 @@ def test_returns_shorten_and_see_farther_from_each_reset_on() -> None:
         (["agent.anneal.gamma=0.9", "agent.gamma=1"], "agent.anneal.gamma=0.9: from agent.gamma=1"),
         (["agent.augment.intensity=0.7"], "agent.augment.intensity=0.7"),
         (["env=pong", "agent.noisy=false"], "agent.noisy=false: .*nothing explores"),
+        (["agent.target_network=false", "agent.tau=0.1"], "agent.tau=0.1: without a target netw"),
         (["agent.target_network=false", "memory=medqn_u"], "memory=medqn_u: holds Q values"),
     ],
 )
@@ -178,6 +179,7 @@ def test_mistakes_are_one_line(overrides: list[str], message: str) -> None:
         ("cartpole", 0, 100),
         ("acrobot", -100, 0),
         ("pong", -10, 10),
+        ("mini_maze", -10, 200),
         ("gym env.id=Blackjack-v1", -100, 100),
     ],
 )
@@ -185,6 +187,16 @@ def test_the_support_holds_the_returns_of_the_environment(
     env: str, lowest: int, highest: int
 ) -> None:
     assert settings("agent=rainbow", *f"env={env}".split()).agent.support == [lowest, highest]
+
+
+@pytest.mark.parametrize("env", ["cartpole", "mini_maze", "minatar_breakout"])
+def test_what_is_recommended_for_dqn_reaches_rainbow(env: str) -> None:
+    given = ["hidden=[8]", "train_every=16", "epsilon_end=0.5", "epsilon_decay_steps=123"]
+    agent = settings(
+        "agent=rainbow", f"env={env}", *(f"env.recommended.dqn.{key}" for key in given)
+    ).agent
+    assert (list(agent.network.hidden), agent.train_every) == ([8], 16)
+    assert (agent.epsilon.end, agent.epsilon.decay_steps) == (0.5, 123)
 
 
 def test_a_failed_act_leaves_the_noise_on() -> None:

@@ -60,7 +60,8 @@ def atari_100k() -> list[Claim]:
     present = [packed[0].iloc[-1], *packed[1]]
     assert sum(size <= 16 for size in present) == 3
     return [("README.md", f"after {steps:,} env steps of Road Runner DrQ(eps) scored "
-                          f"{briefly}; published 11,211, a human 7,845){each}"),
+                          f"{briefly}; published 11,211, with some more exploration; a human "
+                          f"7,845){each}"),
             ("README.md", f"6,600 it scored {told(longer, ' (')}); chosen after a failure on this "
                           f"game{each}"),
             ("README.md", f"data-efficient Rainbow scored {scores} there (published 9,600) | "

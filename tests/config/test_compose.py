@@ -244,7 +244,9 @@ PUBLISHED_100K = {
         "distribution": "none", "n_step": 10, "noisy": False, "target_network": False,
         "max_grad_norm": None, "train_every": 1, "batch_size": 32, "learning_starts": 1600,
         "lr": 1e-4, "adam_eps": 1.5e-4, "gamma": 0.99, "network.kind": "nature",
-        "network.hidden": [512], "augment.shift": 4, "augment.intensity": 0.05, "epsilon.end": 0.01,
+        "network.hidden": [512], "augment.shift": 4, "augment.intensity": 0.05,
+        "epsilon.start": 1.0, "epsilon.end": 0.01, "epsilon.decay_from": 1600,
+        "epsilon.decay_steps": 6600,
     },
 }  # fmt: skip
 

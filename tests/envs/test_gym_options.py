@@ -22,6 +22,21 @@ def test_arguments_reach_the_environment() -> None:
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("env_id", "given", "error"),
+    [
+        ("FrozenLake-v1", {"map_name": "9x9"}, "KeyError"),
+        ("LunarLander-v3", {"gravity": 5.0}, "AssertionError"),
+        ("Hopper-v5", {"xml_file": "nope.xml"}, "OSError"),
+        ("Hopper-v5", {"frame_skip": 0}, "ZeroDivisionError"),
+    ],
+)
+def test_whatever_an_argument_breaks_is_one_line(env_id: str, given: dict, error: str) -> None:
+    with pytest.raises(UserError, match=rf"env\.kwargs=.*env\.id={env_id} .*{error}") as caught:
+        make_env(gym_cfg(env_id, **given), 1)
+    assert "\n" not in str(caught.value)
+
+
 def test_arguments_of_a_configuration_are_plain() -> None:
     pytest.importorskip("gymnasium_robotics")
     maze = "[[1,1,1,1],[1,r,g,1],[1,1,1,1]]"

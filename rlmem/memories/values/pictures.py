@@ -175,19 +175,25 @@ def _states(memory: Any, context: PictureContext) -> list[tuple[np.ndarray, np.n
             frame = newest_frame(seen[0], shape)
             return [(keys_of(memory, context, seen)[0], frame, "in the newest state")]
         return []
-    first: list[np.ndarray] = []  # observations
+    first: list[np.ndarray] = []  # observations, of the first environment and of ends
+    calls = 0
 
     def number(observation: np.ndarray) -> np.ndarray:
-        """The calls so far, a row each; the first environment's first observations are kept."""
-        if len(first) < MOST_STEPS:
+        """The number of the call, a row each; the first row of the first calls is kept."""
+        nonlocal calls
+        if calls < MOST_STEPS:
             first.append(observation[0].copy())
-        return np.full((len(observation), 1), len(first) - 1)
+        calls += 1
+        return np.full((len(observation), 1), calls - 1)
 
-    episode = next(iter(context.play(number).values()))[0][:-1]
-    steps = np.linspace(0, min(len(episode), MOST_STEPS), STATES + 2)[1:-1].astype(int)
-    rows = np.stack([first[step] for step in np.unique(steps)])
+    # A step is a call, and so are the ends of any environment between them: an episode of the
+    # first one is what says in which call its steps were.
+    call = next(iter(context.play(number).values()))[0][:-1, 0].astype(int)
+    known = np.count_nonzero(call < len(first))
+    steps = np.unique(np.linspace(0, known, STATES + 2)[1:-1].astype(int))
+    rows = np.stack([first[call[step]] for step in steps])
     keys = keys_of(memory, context, rows)
     return [
         (key, newest_frame(row, shape), f"at step {step} of an episode")
-        for key, row, step in zip(keys, rows, np.unique(steps), strict=True)
+        for key, row, step in zip(keys, rows, steps, strict=True)
     ]

@@ -1,6 +1,10 @@
 """What pictures of the memories that answer show, as plain arrays: where entries lie, the greedy
 way through a maze, what was looked up for a state."""
 
+import io
+import os
+import zipfile
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +17,7 @@ from rlmem.memories.values.base import hashes
 from rlmem.memories.values.dnd import DND
 from rlmem.memories.values.graph import GraphMemory
 from rlmem.memories.values.graph_kernels import values_of
+from rlmem.run_files import UNREADABLE, new_file, read_bytes
 
 FITTED = 2000  # keys that choose a plane, at most
 ENOUGH = 50  # keys before a plane is kept for later pictures
@@ -63,16 +68,28 @@ def kept_plane(keys: np.ndarray, folder: Path | None) -> Plane:
     """The plane that the run's pictures share (layout.npz in `folder`), or one of these keys, which
     is kept once there are enough of them."""
     path = folder / "layout.npz" if folder else None
-    if path and path.exists():
-        with np.load(path, allow_pickle=False) as saved:
-            plane = Plane(saved["centre"], saved["axes"])
-        if plane.axes.shape == (keys.shape[1], 2) and plane.centre.shape == keys.shape[1:]:
-            return plane
+    if path and (kept := _read_plane(path, keys.shape[1])):
+        return kept
     plane = fit_plane(keys)
     if path and len(keys) >= ENOUGH:
         path.parent.mkdir(parents=True, exist_ok=True)
-        np.savez(path, centre=plane.centre, axes=plane.axes)
+        fresh = path.with_suffix(".new")
+        with os.fdopen(new_file(fresh), "wb") as file:
+            np.savez(file, centre=plane.centre, axes=plane.axes)
+        os.replace(fresh, path)
     return plane
+
+
+def _read_plane(path: Path, dims: int) -> Plane | None:
+    """The plane of keys of so many dims in a file; None where there is none such."""
+    try:
+        with np.load(io.BytesIO(read_bytes(path)), allow_pickle=False) as saved:
+            plane = Plane(saved["centre"], saved["axes"])
+    except (*UNREADABLE, EOFError, KeyError, zipfile.BadZipFile, zlib.error):
+        return None
+    numbers = all(part.dtype == np.float64 and np.isfinite(part).all() for part in plane)
+    fits = numbers and plane.centre.shape == (dims,) and plane.axes.shape == (dims, 2)
+    return plane if fits else None
 
 
 def placed(keys: np.ndarray, plane: Plane) -> np.ndarray:

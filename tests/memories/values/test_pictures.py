@@ -2,6 +2,7 @@
 
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from rlmem.memories.values.base import Visits, hashes
 from rlmem.memories.values.dnd import DND, DNDRule
 from rlmem.memories.values.pictures import (
     _nodes,
+    _states,
     dictionary_pictures,
     graph_pictures,
     table_pictures,
@@ -81,6 +83,47 @@ def test_a_plane_is_kept_for_the_pictures_that_follow(tmp_path: Path) -> None:
     assert not np.allclose(placed(later, kept_plane(later, None)), first)
     other = rng.normal(size=(99, 3)).astype(np.float32)  # keys of another size
     assert kept_plane(other, tmp_path / "map").axes.shape == (3, 2)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"PK", "half", "other", "nan"], ids=["empty", "cut", "half", "other", "nan"]
+)
+def test_a_plane_that_cannot_be_read_is_fitted_anew(content: Any, tmp_path: Path) -> None:
+    keys = np.random.default_rng(2).normal(size=(ENOUGH, 5)).astype(np.float32)
+    path = tmp_path / "map/layout.npz"
+    first = kept_plane(keys, tmp_path / "map")
+    whole = path.read_bytes()
+    if content == "other":
+        np.savez(path, something=np.zeros(3))
+    elif content == "nan":
+        np.savez(path, centre=first.centre, axes=np.full_like(first.axes, np.nan))
+    else:
+        path.write_bytes(whole[: len(whole) // 2] if content == "half" else content)
+    np.testing.assert_array_equal(kept_plane(keys, tmp_path / "map").axes, first.axes)
+    assert path.read_bytes() == whole
+    assert [file.name for file in path.parent.iterdir()] == ["layout.npz"]
+
+
+def test_a_state_is_that_of_its_step_whatever_other_environments_do() -> None:
+    """Ends of others are calls as well, between those of the first one's steps."""
+    ends = {2, 3, 7, 11}  # of another environment, behind these steps of the first
+
+    def play(number: Any) -> dict[str, list[np.ndarray]]:
+        rows = []
+        for step in range(20):
+            rows.append(number(np.array([[step], [99]], np.float32))[0])
+            if step in ends:
+                number(np.array([[-1]], np.float32))
+        rows.append(number(np.array([[20]], np.float32))[0])
+        return {"run's": [np.stack(rows)]}
+
+    memory = SimpleNamespace(values=SimpleNamespace(embed=lambda rows: rows))
+    context: Any = SimpleNamespace(play=play, agent=None, spec=SimpleNamespace(frame_shape=(1,)))
+    states = _states(memory, context)
+    assert len(states) > 2
+    for key, frame, about in states:
+        assert about == f"at step {int(key[0])} of an episode"
+        assert frame[0] == key[0]
 
 
 def test_few_of_many_entries_are_drawn_of_each_action_its_share() -> None:
