@@ -303,6 +303,9 @@ def test_files_and_folders_are_on_the_disk_before_they_take_their_name(
             assert tables <= set(synced)  # whose rows it counts
             paths = [Path(source), *Path(source).rglob("*")]
             assert [str(p) for p in paths if str(p) not in synced and p.name != "README.txt"] == []
+        elif Path(source).is_dir():  # the parts of a memory, which are put in their places
+            below = [name for name in synced if name.startswith(str(source))]
+            synced.extend(name.replace(str(source), str(target)) for name in below)
         synced.append(f"-> {target}")
         replace(source, target)
 
