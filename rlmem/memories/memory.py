@@ -334,6 +334,8 @@ class ReplayMemory:
         states = {name: load_state(where_saved(folder, name)) for name in (*parts, "memory")}
         for name, part in parts.items():
             part.check_state(states[name])
+        for part in self.transforms:
+            part.check_beside(states[part.name], states["storage"])
         own = states["memory"]
         generator = generator_of(own, "generator", self.generator)
         seen = count_of(own, "transitions_seen")

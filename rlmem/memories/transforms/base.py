@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from rlmem.memories.base.batch import Batch
+from rlmem.memories.base.serialize import State
 from rlmem.memories.base.state import Stateful
 from rlmem.memories.base.storage import ReplayStorage
 
@@ -44,6 +45,13 @@ class ReplayTransform(Stateful):
 
     def learned(self, batch: Batch, outputs: Mapping[str, torch.Tensor]) -> None:
         """Told of each batch [U, B] what the agent returned of it, as observers are."""
+
+    def check_beside(self, state: State, storage: State) -> None:
+        """Shown a checked state and the storage's that was saved with it.
+
+        Raises:
+            ValueError: they do not belong together.
+        """
 
     def metrics(self) -> dict[str, float | None]:
         """Column of metrics.csv -> its value since the last call, None without one."""

@@ -20,7 +20,7 @@ from rlmem.memories.base.blocks import Block
 from rlmem.memories.base.build import Needs
 from rlmem.memories.base.lazy import lazy_zeros
 from rlmem.memories.base.serialize import State
-from rlmem.memories.base.state import array_of
+from rlmem.memories.base.state import array_of, count_of
 from rlmem.memories.base.storage import ReplayStorage
 from rlmem.memories.replay import Replay, ReplaySettings
 from rlmem.memories.ring.ring import RingStorage
@@ -227,18 +227,14 @@ class HindsightTransform(ReplayTransform):
     def check_state(self, state: State) -> None:
         array_of(state, "achieved", np.float32, (-1, self.goal_size))
 
-    def take_over(self, state: State) -> None:
-        """Take over a state; the storage's has been taken over before.
+    def check_beside(self, state: State, storage: State) -> None:
+        goals, slots = len(state["achieved"]), count_of(storage, "size")
+        if goals != slots:
+            raise ValueError(f"the saved memory holds {goals} goals, its storage {slots} slots")
 
-        Raises:
-            ValueError: it is of another ring.
-        """
+    def take_over(self, state: State) -> None:
+        """Take over a state; the storage's has been taken over before."""
         achieved = state["achieved"]
-        if len(achieved) != self._used():
-            raise ValueError(
-                f"the saved memory holds {len(achieved)} goals, the storage {self._used()} "
-                "transitions"
-            )
         self._achieved[: len(achieved)] = achieved
         if len(self._back):
             self._back[: len(achieved)] = 0

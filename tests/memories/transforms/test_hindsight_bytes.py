@@ -1,5 +1,6 @@
 """Hindsight goals in a memory's bytes: budgets, saving, and the configuration that makes one."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -133,3 +134,19 @@ def test_loading_goals_of_another_size_is_refused(tmp_path: Path) -> None:
     spec = replace(goal_spec(), goal=GoalSpec(1, Distance()))
     with pytest.raises(ValueError, match="the saved memory's achieved is"):
         named(spec=spec).load(tmp_path)
+
+
+def test_goals_of_another_save_are_refused_and_nothing_is_changed(tmp_path: Path) -> None:
+    envs = GoalEnvs(np.random.default_rng(0), 1)
+    memory = hindsight_memory("future", 50)
+    for name, rows in (("first", 10), ("second", 10)):
+        memory.extend(envs.block(rows))
+        memory.save(tmp_path / name)
+    shutil.rmtree(tmp_path / "second/hindsight")
+    shutil.copytree(tmp_path / "first/hindsight", tmp_path / "second/hindsight")
+    again = hindsight_memory("future", 50)
+    again.extend(envs.block(30))
+    with pytest.raises(ValueError, match="the saved memory holds 10 goals, its storage 20 slots"):
+        again.load(tmp_path / "second")
+    assert len(again) == 30
+    again.check_valid()
