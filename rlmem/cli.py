@@ -8,7 +8,7 @@ from typing import Any
 
 from rlmem.config import run_hydra
 from rlmem.config.run_directory import no_run, override_key, saved_config, saved_overrides
-from rlmem.errors import UserError, printable, shortage
+from rlmem.errors import UserError, file_error, printable
 
 
 def _train(cfg: Any) -> Any:
@@ -108,8 +108,8 @@ def _study(name: str, only: str, workers: int) -> int:
         print(f"rlmem: {printable(str(error))}", file=sys.stderr)
         return 2
     except OSError as error:  # of the report, or of what is recorded
-        why = f"{error.filename or folder}: {shortage(error) or error.strerror or error}"
-        print(f"rlmem: {printable(why)}; the same command goes on", file=sys.stderr)
+        why = printable(file_error(error, folder))
+        print(f"rlmem: {why}; the same command goes on", file=sys.stderr)
         return 2
     except (KeyboardInterrupt, SystemExit):
         print("rlmem: interrupted; the same command goes on", file=sys.stderr)

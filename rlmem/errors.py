@@ -45,6 +45,11 @@ def shortage(error: BaseException) -> str | None:
     return None
 
 
+def file_error(error: OSError, place: object) -> str:
+    """What went wrong with a file, or in a place where the error names none."""
+    return f"{error.filename or place}: {shortage(error) or error.strerror or error}"
+
+
 def did_you_mean(word: str, names: Iterable[str]) -> str:
     """`; did you mean X?` for the name nearest to `word`, or nothing if none is near."""
     near = get_close_matches(word, list(names), n=1, cutoff=0.6)

@@ -304,8 +304,8 @@ class ReplayMemory:
             previous: folder of the memory's last save, of which a ring storage links what has not
                 changed.
         """
-        before = None if previous is None else where_saved(Path(previous), "storage")
         with saving_whole(Path(folder)) as fresh:
+            before = None if previous is None else where_saved(Path(previous), "storage")
             self.storage.save(fresh / "storage", before)
             for name, part in self._parts().items():
                 if part is not self.storage:

@@ -30,7 +30,7 @@ from rlmem.callbacks.checkpoint_files import find_checkpoint
 from rlmem.config import check, compose
 from rlmem.config.run_directory import saved_config
 from rlmem.config.sweep import clear_error, write_error
-from rlmem.errors import UserError, shortage
+from rlmem.errors import UserError, file_error
 from rlmem.run_files import append_text, plain_cells, write_small
 from rlmem.runs.resume import differences
 from rlmem.runs.study_code import load_code
@@ -55,7 +55,7 @@ def run_job(job: StudyJob) -> str | None:
     try:
         return _trained(job)
     except OSError as error:  # of the job's own files
-        return f"{error.filename or job.folder}: {shortage(error) or error.strerror or error}"
+        return file_error(error, job.folder)
 
 
 def _trained(job: StudyJob) -> str | None:

@@ -28,6 +28,10 @@ class KilledError(Exception):
     pass
 
 
+def killed(*arguments: Any) -> None:
+    raise KilledError
+
+
 @pytest.mark.parametrize("call", range(40))
 def test_a_save_that_is_killed_leaves_the_old_or_the_new_one(
     call: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -58,6 +62,13 @@ def test_a_save_that_is_killed_leaves_the_old_or_the_new_one(
     again.load(tmp_path)
     assert held(again) in ([(20, 20, 20)] if done else [(10, 10, 10), (20, 20, 20)])
     again.check_valid()
+    with monkeypatch.context() as patched:  # a second kill, in the next one's writing
+        patched.setattr(FrameStorage, "save", killed)
+        with pytest.raises(KilledError):
+            made(25).save(tmp_path)
+    left = made(0)
+    left.load(tmp_path)
+    assert held(left) == held(again)
     made(30).save(tmp_path)  # the next one is not disturbed by what was left
     again.load(tmp_path)
     assert held(again) == (30, 30, 30)

@@ -50,7 +50,7 @@ def _pages(array: np.ndarray) -> mmap.mmap | None:
     return base if isinstance(base, mmap.mmap) else None
 
 
-def empty(array: np.ndarray) -> None:
+def give_back_all(array: np.ndarray) -> None:
     """Return all pages of a lazy array to the system, which makes it zeros. One that has no pages
     of its own, or whose system takes none back, stays as it is."""
     pages = _pages(array)

@@ -138,18 +138,24 @@ def saving_whole(folder: Path) -> Iterator[Path]:
     """A folder to save states into that take the place of those below `folder` all together.
 
     They are put there one by one, once all are on the disk and a mark beside them says so. Until
-    the last is in its place `where_saved` finds the others where they were written.
+    the last is in its place `where_saved` finds the others where they were written, and the next
+    save puts them there first: what lies below `folder` without them is whole no more.
     """
     fresh = folder / _FRESH
+    if (fresh / _WHOLE).exists():
+        _put_in_place(fresh, folder)
     remove(fresh)
     fresh.mkdir(parents=True)
     yield fresh
-    states = sorted(fresh.iterdir())
-    for path in (*states, fresh):
+    for path in (*fresh.iterdir(), fresh):
         sync_folder(path)
     write_small(fresh / _WHOLE, "")
     sync_folder(fresh)
-    for path in states:
+    _put_in_place(fresh, folder)
+
+
+def _put_in_place(fresh: Path, folder: Path) -> None:
+    for path in sorted(path for path in fresh.iterdir() if path.is_dir()):
         remove(folder / path.name)
         os.replace(path, folder / path.name)
     sync_folder(folder)

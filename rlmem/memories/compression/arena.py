@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from rlmem.memories.base.lazy import can_give_back, empty, give_back, lazy_zeros
+from rlmem.memories.base.lazy import can_give_back, give_back, give_back_all, lazy_zeros
 from rlmem.memories.base.serialize import State
 from rlmem.memories.base.state import Stateful, array_of
 from rlmem.memories.compression import segments
@@ -131,7 +131,7 @@ class Arena(Stateful):
     def clear(self) -> None:
         """Let go of everything; its pages go back to the system."""
         for array in self.segments[:-1]:
-            empty(array)
+            give_back_all(array)
         self.segments.state[:] = 0, 0, -1, 0, 0
 
     def state_views(self) -> State:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from rlmem.memories.base.blocks import Block
-from rlmem.memories.base.lazy import empty, lazy_zeros
+from rlmem.memories.base.lazy import give_back_all, lazy_zeros
 from rlmem.memories.base.serialize import State
 from rlmem.memories.base.state import array_of
 from rlmem.memories.ring.ring import RingStorage
@@ -31,7 +31,7 @@ class DenseStorage(RingStorage):
     def clear(self) -> None:
         super().clear()
         for stacks in (self._observation, self._next):
-            empty(stacks)
+            give_back_all(stacks)
 
     def _tails(self) -> np.ndarray:
         return np.ascontiguousarray(self._running[:, -1]).view(np.uint8)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from rlmem.memories.base.blocks import Block
-from rlmem.memories.base.lazy import empty, lazy_zeros
+from rlmem.memories.base.lazy import give_back_all, lazy_zeros
 from rlmem.memories.base.serialize import State
 from rlmem.memories.base.state import array_of
 from rlmem.memories.ring.checkpoint import has_open, places_of
@@ -93,7 +93,7 @@ class FrameStorage(RingStorage):
     def clear(self) -> None:
         super().clear()
         if self._file is None:
-            empty(self._frames)
+            give_back_all(self._frames)
 
     def _tails(self) -> np.ndarray:
         return self._frames[1 + self.arrays.recent[:, -1]].view(np.uint8)

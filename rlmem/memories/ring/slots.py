@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from rlmem.memories.base.blocks import Block, checked_frames
-from rlmem.memories.base.lazy import empty, lazy_zeros
+from rlmem.memories.base.lazy import give_back_all, lazy_zeros
 from rlmem.memories.base.serialize import State
 from rlmem.memories.base.storage import TransitionStorage, check_whole
 from rlmem.memories.ring.records import CHUNK, ROW, new_arrays
@@ -257,7 +257,7 @@ class RingFrames(TransitionStorage):
         """Hold nothing; what was held goes back to the system."""
         made_of = self.arrays.counts.copy()
         for array in (self.arrays.memory, *self.row_columns.values()):
-            empty(array)
+            give_back_all(array)
         self.arrays.counts[:] = made_of
         self.arrays.clear()
         self._evicted.clear()
