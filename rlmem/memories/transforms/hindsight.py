@@ -228,12 +228,20 @@ class HindsightTransform(ReplayTransform):
         array_of(state, "achieved", np.float32, (-1, self.goal_size))
 
     def check_beside(self, state: State, storage: State) -> None:
-        goals, slots = len(state["achieved"]), count_of(storage, "size")
-        if goals != slots:
+        self._check_slots(state, count_of(storage, "size"))
+
+    def _check_slots(self, state: State, slots: int) -> None:
+        if len(state["achieved"]) != slots:
+            goals = len(state["achieved"])
             raise ValueError(f"the saved memory holds {goals} goals, its storage {slots} slots")
 
     def take_over(self, state: State) -> None:
-        """Take over a state; the storage's has been taken over before."""
+        """Take over a state; the storage's has been taken over before.
+
+        Raises:
+            ValueError: it is of another ring.
+        """
+        self._check_slots(state, self._used())
         achieved = state["achieved"]
         self._achieved[: len(achieved)] = achieved
         if len(self._back):
