@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks import frontier_figure
 from rlmem.callbacks.checkpoint import load_memory
 from rlmem.config.run_directory import run_settings
 from rlmem.errors import UserError
 from rlmem.runs.build import build_memory
+from tests.analysis.helpers import unlike
 from tests.memories.ring.test_ring_state import everything
 from tests.runs.helpers import TINY_ATARI, run
 
@@ -108,3 +110,13 @@ def test_a_run_whose_checkpoint_lacks_its_first_actions_is_refused(harness: Any,
     run(folder, "env=road_runner", "agent=dqn", *TINY_ATARI, "checkpoint.reseed_every=200")
     with pytest.raises(UserError, match="has not kept its actions from the first step on"):
         recorder.training(folder)
+
+
+@pytest.mark.parametrize("name", frontier_figure.FIGURES)
+def test_a_figure_of_the_readme_shows_the_recorded_runs(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("sys.argv", ["frontier_figure", "--out", str(tmp_path)])
+    frontier_figure.main()
+    kept = FOLDER.parent / "docs/img" / name
+    assert unlike(kept, tmp_path / name) < 1e-3, "python -m benchmarks.frontier_figure"

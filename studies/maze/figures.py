@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from rlmem.analysis.compare.looks import look, slots
+from rlmem.analysis.show.panels import thousands
 from rlmem.drawing import STYLE, figure
 from rlmem.envs.mini_maze import maze_pits, steps_to_goal
 
@@ -154,7 +155,7 @@ def cost(table: pd.DataFrame, rows: Sequence[str]) -> Figure | None:
             at.annotate(said, (value, height), (7, -3), textcoords="offset points", fontsize=8)
         at.set(xscale="log", xlabel=head)
         at.margins(x=0.25)
-        at.xaxis.set_major_formatter(lambda value, _: f"{value:,.12g}")
+        at.xaxis.set_major_formatter(lambda value, _: thousands(value))
         at.minorticks_off()
         _labels(at, rows if at is axes[0, 0] else [""] * len(rows), rows)
     return drawn

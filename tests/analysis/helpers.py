@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import yaml
+from PIL import Image
 
 COLUMNS = ["env_steps", "frames", "grad_steps", "seconds", "train_return_mean", "memory_bytes"]
 COLUMNS += ["insert_us", "sample_us"]
@@ -86,3 +87,11 @@ def make_run(
         }
         (folder / "summary.json").write_text(json.dumps(content))
     return folder
+
+
+def unlike(one: Path, other: Path) -> float:
+    """Share of the pixels in which two pictures differ by more than print does."""
+    first, second = (np.asarray(Image.open(file).convert("RGB"), np.int16) for file in (one, other))
+    if first.shape != second.shape:
+        return 1.0
+    return float((np.abs(first - second).max(axis=2) > 40).mean())

@@ -121,7 +121,7 @@ def newest_of_drq() -> list[Claim]:
                       f"in {low} to {high} MiB ({apart}); after 50,000 steps no "
                       f"difference was seen ({at_half}) | 5 seeds"),
         ("README.md", f"scored {mean[1]} with all transitions, in {low} to {high} MiB, and "
-                      f"{mean[0]} with the newest 1 MiB ({apart}; five seeds"),
+                      f"{mean[0]} with the newest 1 MiB ({apart_long})"),
         ("studies/atari_100k/findings.md", f"scored {mean[1]} with all transitions in {low} to "
          f"{high} MiB and {mean[0]} with the newest 1 MiB ({apart_long}), less"),
         ("docs/atari.md", f"ended at {mean[0]} with the newest 1 MiB of transitions and at "

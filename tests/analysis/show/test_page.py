@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rlmem.analysis.show.report import write_report
-from tests.analysis.helpers import make_run
+from tests.analysis.helpers import make_run, unlike
 
 webdriver = pytest.importorskip("selenium.webdriver")
 Keys = pytest.importorskip("selenium.webdriver.common.keys").Keys
@@ -153,6 +153,9 @@ def test_the_page_of_a_study_is_whole_on_a_desk_and_on_a_phone(
     shutil.copytree(STUDIES / name, folder, ignore=shutil.ignore_patterns("runs", "report"))
     made = [sys.executable, str(STUDIES.parent / "study.py"), str(folder), "--report"]
     subprocess.run(made, check=True, capture_output=True)
+    for kept in sorted(folder.glob("figures/*.png")):
+        if (drawn := folder / "report/figures" / kept.name).exists():  # its runs are recorded
+            assert unlike(kept, drawn) < 1e-3, f"{kept.name}: copy it from the report again"
     page = folder / "report/index.html"
     assert page.stat().st_size <= 500_000
     names = re.findall(r'<figure id="([^"]*)">', page.read_text())
