@@ -50,5 +50,10 @@ def short(number: float | None, form: str) -> str:
     return re.sub(r"^(-?)0\.", r"\1.", f"{number:{form}}") if form != ".1f" else f"{number:{form}}"
 
 
+def listed(values: pd.Series, form: str = ",.0f") -> str:
+    """The values, by seed."""
+    return ", ".join(f"{value:{form}}" for value in values)
+
+
 def benchmark(name: str) -> dict[str, Any]:
     return json.loads((ROOT / f"benchmarks/results/{name}.json").read_text())

@@ -9,7 +9,17 @@ import pandas as pd
 from rlmem.analysis.compare.statistics import iqm, row_mean, stratified_bootstrap
 from rlmem.envs.scores import human_random_scores
 from rlmem.units import readable_bytes
-from tests.claims.files import Claim, benchmark, evaluated, interval, of, paired, results, short
+from tests.claims.files import (
+    Claim,
+    benchmark,
+    evaluated,
+    interval,
+    listed,
+    of,
+    paired,
+    results,
+    short,
+)
 
 # DrQ(eps)'s scores in 100 games after 100,000 steps (Agarwal 2021).
 PUBLISHED = {"Frostbite": 1014, "MsPacman": 1218, "Hero": 4168, "Alien": 865, "Pong": -9.1}
@@ -30,6 +40,19 @@ def _of_one_seed(game: str, published: float) -> str:
     )
 
 
+def _rows_of_drq() -> dict[str, pd.DataFrame]:
+    """What a run held -> the runs of Road Runner, by seed, each with five."""
+    table, row = results("atari_100k", "RoadRunner"), "DrQ(eps), epsilon by 25,000"
+    labels = {"1 MiB": f"{row}, newest 1 MiB", "4 MiB": f"{row}, newest 4 MiB", "all": row}
+    rows = {}
+    for held, label in labels.items():
+        runs = table[table["label"] == label].set_index("seed").sort_index()
+        assert [*runs.index] == [*range(5)]
+        assert set(runs["grad_steps"]) == {98_401}
+        rows[held] = runs.assign(halfway=evaluated("atari_100k", label, 50_000))
+    return rows
+
+
 def atari_100k() -> list[Claim]:
     table = results("atari_100k", "RoadRunner")
     table = table[~table["label"].str.contains("newest")]
@@ -40,136 +63,108 @@ def atari_100k() -> list[Claim]:
     assert list(drq.index) == [0, 1, 2, 3, 4]
     assert list(longer.index) == [0, 1, 2, 3, 4]
 
-    def told(scores: pd.Series, of_them: str = "{}") -> str:
+    def told(scores: pd.Series, between: str) -> str:
         mean = stratified_bootstrap([scores.to_numpy()], row_mean, widen=True)
-        each = ", ".join(f"{score:,.0f}" for score in scores)
-        return f"{mean.value:,.0f}{of_them.format(each)}{interval(mean, ',.0f')}"
+        return f"{mean.value:,.0f}{between}{interval(mean, ',.0f')})"
 
     others = [_of_one_seed(game, published) for game, published in PUBLISHED.items()]
     normal = results("atari_100k").query("label == 'DrQ(eps)'").groupby("env_id")
     middle = float(iqm(normal["human_normalized_score"].mean()))
     assert len(normal) == 6
     others.append(f"Road Runner's of its five seeds, is {short(middle, '.2f')};")
-    briefly = told(drq, " (95 % interval ")
-    said = told(drq, " in the mean ({}; 95 % interval ")
-    later = told(longer, " ({}; 95 % interval ")
-    scores = " and ".join(f"{score:,.0f}" for score in der)
-    each = f" | 5 seeds; {updates:,} gradient steps |"
-    packed = [of(table, row, "memory_bytes_peak") / 2**20 for row in rows[:2]]
+    updated = f"5 seeds; {updates:,} gradient steps |"
+    packed = [of(table, row, "memory_bytes_peak") / 2**20 for row in rows]
     # Since chunks are packed again: the last seed of the first row, and the second.
     present = [packed[0].iloc[-1], *packed[1]]
     assert sum(size <= 16 for size in present) == 3
+    apart, gain = paired(longer, drq), longer - drq
+    less = " (" + interval(apart, ",.0f")
+    means = [told(scores, " (") for scores in (drq, longer)]
+    for mean, scores, sizes in zip((*means, ""), (drq, longer, der), packed, strict=True):
+        others.append(f"| {len(scores)} | {mean}{' ' if mean else ''}| {listed(scores)} |")
+        others.append(f"| {listed(sizes, '.1f')} |")
     return [("README.md", f"after {steps:,} env steps of Road Runner DrQ(eps) scored "
-                          f"{briefly}; published 11,211, with some more exploration; a human "
-                          f"7,845){each}"),
-            ("README.md", f"6,600 it scored {told(longer, ' (')}); chosen after a failure on this "
-                          f"game{each}"),
-            ("README.md", f"data-efficient Rainbow scored {scores} there (published 9,600) | "
-                          f"{len(der)} seeds; {updates:,} gradient steps |"),
+                          f"{told(drq, ' (95 % interval ').removesuffix(')')}; published 11,211, "
+                          f"with some more exploration; a human 7,845) | {updated}"),
+            ("README.md", f"6,600 it scored {means[1].removesuffix(')')}); chosen after a failure "
+                          f"on this game | {updated}"),
+            ("README.md", f"data-efficient Rainbow scored {' and '.join(listed(der).split(', '))} "
+                          f"there (published 9,600) | {len(der)} seeds; {updates:,} gradient "
+                          "steps |"),
             ("README.md", "interquartile mean (of the middle half) of human-normalised scores, "
                           "(score - random) / (human - random), of "
                           f"{short(middle, '.2f')} (published"),
+            ("docs/atari.md", f"the longer schedule is {apart.value:,.0f} above the shorter"
+                              f"{less}): they do not"),
+            ("studies/atari_100k/findings.md",
+             f"{' and '.join(listed(gain).rsplit(', ', 1))} ({apart.value:,.0f} in the mean, "
+             f"{less[2:]}):"),
+            ("studies/atari_100k/findings.md",
+             f"other runs have a mean of {drq.drop(3).mean():,.0f};"),
             *((page, text) for page in ("studies/atari_100k/findings.md", "docs/atari.md")
-              for text in (*others, f"DrQ(eps) scored {said}", f"it scored {later})",
-                           f"{min(present):.1f} to {max(present):.1f} MiB, three of"))]  # fmt: skip
-
-
-def newest_of_drq() -> list[Claim]:
-    """What all transitions buy DrQ(eps) beside the newest 1 MiB."""
-    table, row = results("atari_100k", "RoadRunner"), "DrQ(eps), epsilon by 25,000"
-    rows = f"{row}, newest 1 MiB", row
-    small, whole = (table[table["label"] == label].set_index("seed").sort_index() for label in rows)
-    assert {*small["grad_steps"], *whole["grad_steps"]} == {98_401}
-    assert (small["memory_bytes_peak"] <= 2**20).all()
-    final, over, trained = "eval_return_mean", "return_over_run", "train_return_mean"
-    assert [*small.index] == [*whole.index] == [*range(5)]
-    assert (small[final] < whole[final]).all()
-    assert (small[trained] < whole[trained]).all()
-    half = [evaluated("atari_100k", label, 50_000) for label in rows]
-
-    def each(column: str) -> list[str]:
-        seeds = ([f"{value:,.0f}" for value in runs[column]] for runs in (small, whole))
-        return [f"{', '.join(before)} and {last}" for *before, last in seeds]
-
-    def below(ours: pd.Series, theirs: pd.Series, what: str = "") -> str:
-        apart = paired(theirs, ours)
-        return f"{apart.value:,.0f} below, {what}{interval(apart, ',.0f')}"
-
-    scores, curves = each(final), each(over)
-    ends = [small[final].mean(), whole[final].mean()]
-    apart = below(small[final], whole[final])
-    apart_long = below(small[final], whole[final], "95 % interval ")
-    at_half, halves = below(*half), [runs.mean() for runs in half]
-    more = (whole[final] - half[1]) - (small[final] - half[0])
-    low, high = (f"{size / 2**20:.1f}" for size in whole["memory_bytes_peak"].agg(["min", "max"]))
-    held = small["memory_entries"].agg(["min", "max"])
-    said = (
-        f"it scored {scores[0]} where all transitions scored {scores[1]} (seeds",
-        f"it had {curves[0]} points a life where all had {curves[1]} "
-        f"({below(small[over], whole[over])}: too wide to tell)",
-        f"it had {small[trained].mean():,.0f} points a life and {whole[trained].mean():,.0f} with "
-        f"all transitions ({below(small[trained], whole[trained])}), less in each of five",
-        f"With {held['min']:,} to {held['max']:,} transitions in place",
-        f"After 50,000 steps the newest 1 MiB had {halves[0]:,.0f} and all transitions "
-        f"{halves[1]:,.0f} ({at_half}: no",
-        f"lost {halves[0] - ends[0]:,.0f} and the other gained {ends[1] - halves[1]:,.0f}, "
-        f"in each seed {more.min():,.0f} to {more.max():,.0f} more",
-    )
-    mean = [f"{end:,.0f}" for end in ends]
-    return [
-        ("README.md", f"scored {mean[0]} with the newest 1 MiB and {mean[1]} with all transitions "
-                      f"in {low} to {high} MiB ({apart}); after 50,000 steps no "
-                      f"difference was seen ({at_half}) | 5 seeds"),
-        ("README.md", f"scored {mean[1]} with all transitions, in {low} to {high} MiB, and "
-                      f"{mean[0]} with the newest 1 MiB ({apart_long})"),
-        ("studies/atari_100k/findings.md", f"scored {mean[1]} with all transitions in {low} to "
-         f"{high} MiB and {mean[0]} with the newest 1 MiB ({apart_long}), less"),
-        ("docs/atari.md", f"ended at {mean[0]} with the newest 1 MiB of transitions and at "
-                          f"{mean[1]} with all ({apart_long}), less in each of five seeds"),
-        *((page, text) for page in ("studies/atari_100k/findings.md", "docs/atari.md")
-          for text in said),
+              for text in (*others, f"{min(present):.1f} to {max(present):.1f} MiB, three of")),
     ]  # fmt: skip
 
 
-def middle_of_drq() -> list[Claim]:
-    """The newest 4 MiB beside 1 MiB and all transitions."""
-    table, row = results("atari_100k", "RoadRunner"), "DrQ(eps), epsilon by 25,000"
-    sizes = f"{row}, newest 4 MiB", f"{row}, newest 1 MiB", row
-    middle, small, whole = (
-        table[table["label"] == label].set_index("seed").sort_index() for label in sizes
-    )
-    assert [*middle.index] == [*small.index] == [*whole.index] == [*range(5)]
-    assert set(middle["grad_steps"]) == {98_401}
+def bytes_of_drq() -> list[Claim]:
+    """What the newest 1 and 4 MiB and all transitions buy DrQ(eps)."""
+    rows = _rows_of_drq()
+    small, middle, whole = rows.values()
+    score, trained, half = "eval_return_mean", "train_return_mean", "halfway"
+    columns = half, score, trained, "return_over_run"
+    assert (small["memory_bytes_peak"] <= 2**20).all()
     assert (middle["memory_bytes_peak"] <= 2**22).all()
-    score, trained = "eval_return_mean", "train_return_mean"
+    assert (small[score] < whole[score]).all()
+    assert (small[trained] < whole[trained]).all()
 
-    def apart(column: str, what: str = "") -> tuple[str, str]:
-        """How far above 1 MiB it is, and how far below all."""
-        above, below = (
-            paired(*pair)
-            for pair in ((middle[column], small[column]), (whole[column], middle[column]))
-        )
-        return (
-            f"{above.value:,.0f} above the newest 1 MiB ({what}{interval(above, ',.0f')})",
-            f"{below.value:,.0f} below all transitions ({interval(below, ',.0f')})",
-        )
+    def apart(above: str, below: str, column: str, what: str = "") -> str:
+        found = paired(rows[above][column], rows[below][column])
+        return f"{found.value:,.0f} ({what}{interval(found, ',.0f')})"
 
-    above, below = apart(score, "95 % interval ")
-    lives = apart(trained)
-    each = ", ".join(f"{value:,.0f}" for value in middle[score])
-    held = middle["memory_entries"].agg(["min", "max"])
-    half = evaluated("atari_100k", sizes[0], 50_000)
-    pages = "studies/atari_100k/findings.md", "docs/atari.md"
-    said = (
-        f"it scored {middle[score].mean():,.0f} ({each}): {above}, {below}",
-        f"4 MiB hold {held['min']:,} to {held['max']:,} transitions",
-        f"After 50,000 steps it had {half.mean():,.0f}",
-        f"{middle[trained].mean():,.0f} points a life, {lives[0]} and {lives[1]}",
-    )
-    return [
-        ("README.md", f"it scored {middle[score].mean():,.0f}, {apart(score)[0]} and {below}"),
-        *((page, text) for page in pages for text in said),
+    low, high = (f"{size / 2**20:.1f}" for size in whole["memory_bytes_peak"].agg(["min", "max"]))
+    named = {"1 MiB": "newest 1 MiB", "4 MiB": "newest 4 MiB", "all": f"all, {low} to {high} MiB"}
+    table = []
+    for held, runs in rows.items():
+        few, many = runs["memory_entries"].agg(["min", "max"])
+        entries = f"{few:,} to {many:,}" if few < many else f"{few:,}"
+        at_half, end, lives, over = (f"{runs[column].mean():,.0f}" for column in columns)
+        each = f"{at_half} | {end} | {listed(runs[score])} | {lives} | {over} |"
+        table.append(f"| {named[held]} | {entries} | {each}")
+    pairs = ("all", "1 MiB"), ("4 MiB", "1 MiB"), ("all", "4 MiB")
+    differences = [
+        f"| {above} above {below} | " + " | ".join(apart(above, below, c) for c in columns) + " |"
+        for above, below in pairs
     ]
+    ends = [f"{runs[score].mean():,.0f}" for runs in rows.values()]
+    lost, gained = (runs[score] - runs[half] for runs in (small, whole))
+    more = gained - lost
+    below = [apart("all", "1 MiB", score, what).replace("(", "below, ")
+             for what in ("95 % interval ", "")]  # fmt: skip
+    with_four = [apart(*pair, score) for pair in pairs[1:]]
+    four = with_four[1].replace("(", "below, ")
+    halfway = apart("all", "1 MiB", half).replace("(", "below, ")
+    above_one = with_four[0].replace(" (", " above the newest 1 MiB (")
+    below_all = with_four[1].replace(" (", " below all transitions (")
+    findings = "studies/atari_100k/findings.md"
+    return [
+        ("README.md", f"scored {ends[0]} with the newest 1 MiB and {ends[2]} with all transitions "
+                      f"in {low} to {high} MiB ({below[1]}; after 50,000 steps no "
+                      f"difference was seen ({halfway} | 5 seeds"),
+        ("README.md", f"scored {ends[2]} with all transitions, in {low} to {high} MiB, and "
+                      f"{ends[0]} with the newest 1 MiB ({below[0]}."),
+        ("README.md", f"it scored {ends[1]}, {above_one} and {below_all}"),
+        (findings, f"scored {ends[2]} with all transitions in {low} to "
+                   f"{high} MiB and {ends[0]} with the newest 1 MiB ({below[0]}, less"),
+        (findings, f"{ends[1]} ({four}."),
+        ("docs/atari.md", f"ended at {ends[0]} with the newest 1 MiB of transitions and at "
+                          f"{ends[2]} with all ({below[0]}, less in each of five seeds"),
+        (findings, f"the newest 1 MiB lost {-lost.mean():,.0f} points, all transitions gained "
+                   f"{gained.mean():,.0f}; the gain was larger by {more.min():,.0f} to "
+                   f"{more.max():,.0f} in each seed"),
+        ("docs/atari.md", f"all transitions is larger by {more.min():,.0f} to {more.max():,.0f}"),
+        *((findings, text) for text in differences),
+        *((page, text) for page in (findings, "docs/atari.md") for text in table),
+    ]  # fmt: skip
 
 
 def no_replay() -> list[Claim]:
@@ -274,8 +269,7 @@ def cartpole_speed() -> list[Claim]:
 
 SOURCES: list[Callable[[], list[Claim]]] = [
     atari_100k,
-    newest_of_drq,
-    middle_of_drq,
+    bytes_of_drq,
     no_replay,
     breakout,
     pong,
