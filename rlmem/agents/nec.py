@@ -44,6 +44,7 @@ class NECSettings(AgentSettings):
     """NEC's keys."""
 
     key_size: int = setting(at_least=1, at_most=65_536)
+    reward_clip: bool = setting()  # Atari's, where env.reward_clip is not given
     standard_keys: bool = setting()
     optimizer: str = setting(choices=("adam", "rmsprop"))
     lr: float = setting(above=0)
