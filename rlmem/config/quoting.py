@@ -22,7 +22,12 @@ def quote_paths(override: str) -> str:
     other = re.search(r"[{}]|^[=~]|^\[?[\"']|[\"']$", plain)
     if not _UNREAD.search(plain) or other or _is_read(override):
         return override
-    quoted = f"{key}=" + re.sub(r"[^,\[\]]+", lambda part: _quoted(part[0]), value)
+    call = re.fullmatch(r"(\w+\()(.*)(\))", value, re.DOTALL)
+    head, inner, end = call.groups() if call else ("", value, "")
+    # A part ends at a comma: one within a further function or an interpolation is none of these.
+    if re.search(r"\$\{[^{}]*,", value) or (head and re.search(r"\w\(", inner)):
+        return override
+    quoted = f"{key}={head}" + re.sub(r"[^,\[\]]+", lambda part: _quoted(part[0]), inner) + end
     return quoted if _is_read(quoted) else override
 
 
@@ -38,6 +43,6 @@ def _is_read(override: str) -> bool:
     """Whether Hydra's parser takes an override."""
     try:
         OverridesParser.create().parse_override(override)
-    except HydraException:
+    except (HydraException, ValueError, RecursionError):  # a huge number, deep nesting
         return False
     return True

@@ -14,7 +14,7 @@ from rlmem.networks.base import QNetwork
 def normalise_layers(
     network: QNetwork, affine: bool = True, activation: Callable[[], nn.Module] = nn.ReLU
 ) -> None:
-    """Put a layer norm before each ReLU.
+    """Put a layer norm before each ReLU that activates a fully connected layer or a convolution.
 
     What a convolution gives is normalised over channels and places of a sample together, and scale
     and offset are one a channel.
@@ -29,26 +29,38 @@ def normalise_layers(
         layers = list(module)
         for at in reversed(range(len(layers))):
             if isinstance(layers[at], nn.ReLU):
-                layers[at : at + 1] = [_norm(layers[:at], layers[at + 1 :], affine), activation()]
+                norm = _norm(layers[:at], layers[at + 1 :], affine)
+                layers[at : at + 1] = [*([norm] if norm else []), activation()]
         for _ in range(len(module)):
             del module[0]
         module.extend(layers)
 
 
-def _norm(before: list[nn.Module], after: list[nn.Module], affine: bool) -> nn.Module:
-    """The norm of what the last layer of those before gives, or where there is none, as a residual
-    block begins with a ReLU, of what the first one after takes."""
-    for layer in reversed(_weighted(before)):
-        if isinstance(layer, nn.Linear):
-            return nn.LayerNorm(layer.out_features, elementwise_affine=affine)
-        return nn.GroupNorm(1, layer.out_channels, affine=affine)
-    layer = _weighted(after)[0]
-    if isinstance(layer, nn.Linear):
-        return nn.LayerNorm(layer.in_features, elementwise_affine=affine)
-    return nn.GroupNorm(1, layer.in_channels, affine=affine)
+# What keeps the units or channels that it is given.
+_KEEPS = nn.Identity | nn.Dropout | nn.MaxPool2d | nn.AvgPool2d | nn.ReLU
 
 
-def _weighted(layers: list[nn.Module]) -> list[nn.Linear | nn.Conv2d]:
-    """The fully connected layers and convolutions in them, in their order."""
-    found = (part for layer in layers for part in layer.modules())
-    return [part for part in found if isinstance(part, nn.Linear | nn.Conv2d)]
+def _norm(before: list[nn.Module], after: list[nn.Module], affine: bool) -> nn.Module | None:
+    """The norm of what the last layer of those before gives, or where none is before, as a residual
+    block begins with a ReLU, of what the next one takes; None where the size is not known."""
+    near = [layer for layer in before if not isinstance(layer, _KEEPS)]
+    if near:
+        weighted = _weighted(near[-1])
+        if not weighted:
+            return None
+        last = weighted[-1]
+        size = last.out_features if isinstance(last, nn.Linear) else last.out_channels
+    else:
+        weighted = _weighted(after[0]) if after else []
+        if not weighted:
+            return None
+        last = weighted[0]
+        size = last.in_features if isinstance(last, nn.Linear) else last.in_channels
+    if isinstance(last, nn.Linear):
+        return nn.LayerNorm(size, elementwise_affine=affine)
+    return nn.GroupNorm(1, size, affine=affine)
+
+
+def _weighted(layer: nn.Module) -> list[nn.Linear | nn.Conv2d]:
+    """The fully connected layers and convolutions in it, in their order."""
+    return [part for part in layer.modules() if isinstance(part, nn.Linear | nn.Conv2d)]

@@ -233,7 +233,7 @@ def _newest_unfinished(output_dir: Path, asked: TrainSettings) -> Path | None:
         and (saved := saved_config(config.parent)) is not None
         and _processes(saved) == processes_of(asked.trainer)
         and not differences(saved, asked)
-        and saved.get("label") == asked.label
+        and saved.get("label") == asked.values.get("label")
         and not _is_past(config.parent, saved, asked)
         and not _is_locked(config.parent)
     ]

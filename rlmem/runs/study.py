@@ -96,8 +96,8 @@ def _check_unchanged(job: StudyJob, settings: Any) -> None:
     saved = saved_config(job.folder) if settings.resume else None
     if saved and (changed := differences(saved, settings)):
         raise UserError(
-            f"{changed[0]} in study.yaml since this run was cut off; remove {job.folder} to run it "
-            "anew, or put the value back to go on"
+            f"{changed[0]} since this run was cut off; remove {job.folder} to run it anew, or give "
+            "what it had in study.yaml to go on"
         )
 
 

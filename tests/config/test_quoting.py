@@ -23,12 +23,19 @@ AS_THEY_ARE = [
     "seed=range(3)",
     "memory=uniform,per",
 ]
+AS_THEY_ARE += ["x=/p/${oc.env:HOME,x}/é", "label=shuffle(choice(a=1,b=2))", f"a=[{'1' * 5000},é]"]
+AS_THEY_ARE += ["label=" + "[" * 900 + "é" + "]" * 900]
 AS_THEY_ARE += ["seed=range(3", "a=[1,2", "memory==per", "label='abc", "+env.kwargs={a: é}", "~x"]
 
 
 @pytest.mark.parametrize(("given", "value"), READ.items())
 def test_a_path_is_read_as_it_stands(given: str, value: str | list[str]) -> None:
     assert OverridesParser.create().parse_override(quote_paths(given)).value() == value
+
+
+def test_the_arguments_of_a_choice_are_paths_of_their_own() -> None:
+    quoted = quote_paths("resume=choice(multirun/x/seed=1,multirun/x/seed=2)")
+    assert quoted == 'resume=choice("multirun/x/seed=1","multirun/x/seed=2")'
 
 
 @pytest.mark.parametrize("given", AS_THEY_ARE)

@@ -1,6 +1,6 @@
 """Layer norms in every kind of network that is made of images."""
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -35,3 +35,21 @@ def test_a_residual_block_adds_what_its_convolutions_make() -> None:
     assert sorted(name for name, _ in block.named_parameters()) == [
         "first.bias", "first.weight", "second.bias", "second.weight",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "layers",
+    [
+        [nn.Conv1d(2, 4, 3), nn.ReLU()],
+        [nn.ReLU()],
+        [nn.Conv2d(2, 4, 3), nn.Flatten(), nn.ReLU(), nn.Linear(36, 3)],
+        [nn.Linear(5, 8), nn.GLU(), nn.ReLU()],
+    ],
+)
+def test_an_activation_of_something_else_stays_without_a_norm(layers: list[nn.Module]) -> None:
+    network = nn.Sequential(*layers)
+    normalise_layers(cast(Any, network), activation=nn.LeakyReLU)
+    kinds = [type(layer) for layer in layers]
+    assert [type(layer) for layer in network] == [
+        nn.LeakyReLU if kind is nn.ReLU else kind for kind in kinds
+    ]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from rlmem.callbacks import checkpoint
 from rlmem.callbacks.evaluation import Evaluation
@@ -247,6 +248,13 @@ def test_auto_starts_anew_where_only_another_config_lies(copy: Path) -> None:
 def test_auto_leaves_another_label_and_a_run_that_is_further_alone(copy: Path, more: str) -> None:
     fresh = copy.with_name("fresh")
     assert chosen(fresh, *CARTPOLE, "resume=auto", more) == (fresh, False)
+
+
+def test_auto_goes_on_with_a_run_whose_label_is_a_number(copy: Path) -> None:
+    config = yaml.safe_load((copy / "config.yaml").read_text())
+    (copy / "config.yaml").write_text(yaml.safe_dump({**config, "label": 1}))
+    fresh = copy.with_name("fresh")
+    assert chosen(fresh, *CARTPOLE, "resume=auto", "label=1") == (copy, True)
 
 
 def test_auto_goes_on_with_the_directory_that_is_named(copy: Path) -> None:

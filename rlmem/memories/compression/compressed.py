@@ -86,9 +86,10 @@ class CompressedFrameStorage(RingStorage):
     kind = "compressed"
 
     def _most_bytes(self, chunks: int) -> int:
-        """Bytes of so many chunks that hardly compress, and of the segments of an arena that one
-        string of an environment that is long idle holds each."""
-        return chunks * (self.chunk * self._longest + 64) + 3 * SEGMENT * self.num_envs
+        """Bytes of so many chunks that hardly compress, and of the segments of an arena that the
+        strings of an environment's newest stack hold, each its own where it is long idle."""
+        strings = 1 + -(-self.stack // self.chunk)
+        return chunks * (self.chunk * self._longest + 64) + 3 * SEGMENT * self.num_envs * strings
 
     def _tails(self) -> np.ndarray:
         return self._open.newest.view(np.uint8)[:, : self._size]

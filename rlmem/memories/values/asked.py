@@ -12,7 +12,7 @@ import numpy as np
 from rlmem.errors import UserError
 from rlmem.memories.base.blocks import as_block, check_rewards
 from rlmem.memories.base.build import Needs
-from rlmem.memories.base.serialize import State, load_state
+from rlmem.memories.base.serialize import State, load_state, where_saved
 from rlmem.memories.base.storage import ReplayStorage
 from rlmem.memories.base.writer import ReplayWriter
 from rlmem.memories.memory import ReplayMemory
@@ -110,7 +110,7 @@ class AskedMemory(ReplayMemory):
         Raises:
             FileNotFoundError, ValueError: see `load`.
         """
-        self.storage.load_state_dict(load_state(folder / "storage"))
+        self.storage.load_state_dict(load_state(where_saved(folder, "storage")))
 
 
 def check_asked(settings: Any, run: Any) -> None:

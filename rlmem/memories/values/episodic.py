@@ -15,7 +15,7 @@ import numpy as np
 from rlmem.errors import UserError
 from rlmem.memories.base.blocks import Block, check_rewards
 from rlmem.memories.base.build import Needs
-from rlmem.memories.base.serialize import load_state, save_state
+from rlmem.memories.base.serialize import load_state, save_state, where_saved
 from rlmem.memories.memory import ReplayMemory
 from rlmem.memories.replay import Replay, ReplaySettings, read_budget
 from rlmem.memories.ring.ring import RingStorage
@@ -213,4 +213,4 @@ class EpisodicMemory(ReplayMemory):
         Raises:
             FileNotFoundError, ValueError: see `load`.
         """
-        self.values.load_state_dict(load_state(folder / self.values.name))
+        self.values.load_state_dict(load_state(where_saved(folder, self.values.name)))
