@@ -87,6 +87,8 @@ def bytes_axis(at: Axes, values: np.ndarray) -> None:
         steps = np.array([1, 2, 5, 10, 20]) * 10.0 ** np.floor(np.log10((high - low) / 2))
         step = max(0.1, steps[high // steps - np.ceil(low / steps) >= 1].max())  # one decimal
         at.xaxis.set_major_locator(MultipleLocator(unit * step))
+    else:
+        at.set_xticks(values[:1])
     at.xaxis.set_major_formatter(lambda size, _: readable_bytes(size).replace(".0 ", " "))
 
 

@@ -66,3 +66,11 @@ def test_bytes_of_much_the_same_size_have_two_ticks_or_more(values: tuple[float,
     low, high = at.get_xlim()
     seen = [t.get_text() for t in at.get_xticklabels() if low <= t.get_position()[0] <= high]
     assert 2 <= len(set(seen)) == len(seen) <= 4
+
+
+def test_bytes_of_one_setting_have_one_tick() -> None:
+    drawn, at = panel()
+    at.plot([4.2e6], [1], "o")
+    bytes_axis(at, np.array([4.2e6]))
+    drawn.canvas.draw()
+    assert [t.get_text() for t in at.get_xticklabels()] == ["4 MiB"]
