@@ -4,22 +4,33 @@ from collections.abc import Callable
 
 import pandas as pd
 
+from rlmem.analysis.compare.statistics import row_mean, stratified_bootstrap
 from rlmem.units import readable_bytes
 from studies.maze.compare import paired as maze_by_maze
-from tests.claims.files import ROOT, Claim, benchmark, interval, of, paired, results, short
+from tests.claims.files import (
+    ROOT,
+    Claim,
+    benchmark,
+    interval,
+    listed,
+    of,
+    paired,
+    results,
+    short,
+)
 
 
 def reacher() -> list[Claim]:
     table, small = results("reacher_frontier"), "FIFO of the bytes of a_T .05"
     rows = "uniform", "reservoir, 250 kB", "a_T .05", small
-    full, sample, coarse, listed = (of(table, row, "return_over_run") for row in rows)
+    full, sample, coarse, newest = (of(table, row, "return_over_run") for row in rows)
     held, *shares = (of(table, row, "memory_bytes_peak").mean() for row in rows)
-    level, more = paired(sample, full), paired(sample, listed)
+    level, more = paired(sample, full), paired(sample, newest)
     below = paired(full, coarse)
-    assert {len(full), len(sample), len(coarse), len(listed)} == {5}
+    assert {len(full), len(sample), len(coarse), len(newest)} == {5}
     assert set(table["env_steps"]) == {30_000}
-    assert ((sample - listed) > 0).all()  # in each of the seeds
-    assert ((coarse - listed) > 0).all()
+    assert ((sample - newest) > 0).all()  # in each of the seeds
+    assert ((coarse - newest) > 0).all()
     assert all(0.13 < share / held < 0.145 for share in shares)  # a seventh
     claims = [
         f"in {shares[0] / held:.0%}".replace("%", " %") + " of its bytes: by the mean of the "
@@ -27,7 +38,7 @@ def reacher() -> list[Claim]:
         f"{short(level.value, '.2f')}, 95 % interval {interval(level, '.2f')})",
         f"about as good: {coarse.mean():.1f} ({below.value:.1f} below the full replay, "
         f"{interval(below)})",
-        f"not: {listed.mean():.1f} ({more.value:.1f} below the sample, {interval(more)})",
+        f"not: {newest.mean():.1f} ({more.value:.1f} below the sample, {interval(more)})",
         "in each of the five seeds",
         "Reacher, 30,000 steps",
         "a map of states, or a random sample of all that was seen, needs a seventh of the bytes on "
@@ -36,7 +47,7 @@ def reacher() -> list[Claim]:
     found = (
         f"(paired difference {level.value:.1f}, 95 % interval {interval(level)}), map "
         f"{coarse.mean():.1f} ({below.value:.1f} below the full replay, {interval(below)}), "
-        f"list {listed.mean():.1f}"
+        f"list {newest.mean():.1f}"
     )
     return [("README.md", c) for c in claims] + [("studies/reacher_frontier/findings.md", found)]
 
@@ -267,6 +278,42 @@ def equal_updates() -> list[Claim]:
              f"5 seeds; {max(steps):,} and {min(steps):,} gradient steps")]  # fmt: skip
 
 
+def published_maps() -> list[Claim]:
+    """GWR-R's published figures on Reacher."""
+    page, table = "studies/gwrr_paper/findings.md", results("gwrr_paper", "Reacher")
+    plain, ours = (
+        table[table["label"] == label].set_index("seed").sort_index()
+        for label in ("plain buffer", "gwr_released")
+    )
+    assert [*plain.index] == [*ours.index] == [*range(5)]
+    assert {*plain["grad_steps"], *ours["grad_steps"]} == {85_010}
+    ends = [runs["eval_return_mean"] for runs in (plain, ours)]
+    means = [stratified_bootstrap([end.to_numpy()], row_mean, widen=True) for end in ends]
+    told = [f"{mean.value:.1f} ({interval(mean)}) with the" for mean in means]
+    below = ends[0] - ends[1]
+    apart = paired(ends[0], ends[1])
+    over = paired(plain["return_over_run"], ours["return_over_run"])
+    nodes, published = ours["memory_entries"], 22_044
+    more = nodes.mean() / published - 1
+    sizes = ours["memory_bytes_peak"].agg(["min", "max"]) / 1e6
+    held = f"{sizes['min']:.1f} to {sizes['max']:.1f} MB against"
+    least = f"{plain['memory_bytes_peak'].max() / 1e6:.1f}"
+    listed_nodes = " and ".join(listed(nodes).rsplit(", ", 1))
+    return [
+        (page, f"{listed_nodes}: {nodes.mean():,.0f} on average, {more:.0%}".replace("%", " %")),
+        (page, f"Reacher {told[0]} plain buffer"),
+        (page, f"{told[1]} map"),
+        (page, f"by {below.min():.1f} to {below.max():.1f} ({apart.value:.1f} in the mean, "
+               f"{interval(apart)})"),
+        (page, f"Over the run it is {over.value:.1f} below ({interval(over)})"),
+        (page, f"Reacher {held} {least}"),
+        ("docs/gwr.md", f"{held} {least} on Reacher"),
+        ("docs/gwr.md", f"| {means[0].value:.1f} | -9.5 +- 1.2 | {means[1].value:.1f} | "
+                        f"{published:,} | {nodes.mean():,.0f} ({nodes.min():,} to "
+                        f"{nodes.max():,}) |"),
+    ]  # fmt: skip
+
+
 def bit_flips() -> list[Claim]:
     page, said = "studies/bit_flip/findings.md", []
     labels = "DQN", "HER, future", "HER, final", "HER, future, and PER"
@@ -304,5 +351,6 @@ SOURCES: list[Callable[[], list[Claim]]] = [
     road_runner_memory,
     weaker_learner,
     equal_updates,
+    published_maps,
     bit_flips,
 ]
