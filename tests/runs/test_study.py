@@ -159,7 +159,7 @@ def test_a_job_that_was_cut_off_keeps_what_it_was_begun_with(
     (tmp_path / "study.yaml").write_text(yaml.safe_dump(definition))
     assert _study(str(tmp_path), "", 1) == 1
     said = capsys.readouterr().err
-    assert "agent.lr was 0.0023, is 0.5 in study.yaml since this run was cut off; rem" in said
+    assert "agent.lr was 0.0023, is 0.5 since this run was cut off; rem" in said
     assert (folder / "overrides.yaml").read_text() == before
 
 
