@@ -147,6 +147,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("docs/img"), help="folder")
     folder = parser.parse_args().out
+    folder.mkdir(parents=True, exist_ok=True)
     with rc_context(STYLE):
         for name, frontier in FIGURES.items():
             drawn, axes = figure(7.2, 3.6)

@@ -146,6 +146,21 @@ def test_a_rollout_of_workers_is_as_long_as_the_agent_says() -> None:
     assert resolved("agent=a3c", "env=cartpole", "agent.n_step=7").memory.capacity == 7
 
 
+@pytest.mark.parametrize(
+    ("overrides", "clips"),
+    [
+        (["agent=nec"], False),
+        (["agent=nec", "memory=gbmr"], False),
+        (["agent=nec", "agent.reward_clip=true"], True),
+        (["agent=nec", "env.reward_clip=true"], True),
+        (["agent=dqn"], True),
+        ([], True),
+    ],
+)
+def test_nec_learns_from_rewards_of_atari_as_they_are(overrides: list[str], clips: bool) -> None:
+    assert resolved("env=pong", *overrides).env.reward_clip is clips
+
+
 @pytest.mark.parametrize("name", ["a3c_pong_gru", "a3c_pong_stack", "a3c_space_invaders"])
 def test_the_a3c_study_composes(name: str) -> None:
     cfg = resolved(f"experiment={name}")
