@@ -236,9 +236,8 @@ class CompressedReplayBuffer(ReplayBuffer):
         )
 
     def _observations(self, stacked: torch.Tensor, env: VecNormalize | None) -> torch.Tensor:
-        whole = self._stacks.join(stacked.numpy())
-        # One copy: what the storage gives overlaps the next observation.
-        return self.to_torch(np.array(self._normalize_obs(whole, env), order="C"), copy=False)
+        whole = self._normalize_obs(self._stacks.join(stacked.numpy()), env)
+        return self.to_torch(np.ascontiguousarray(whole), copy=False)
 
     def _returns(
         self, slots: np.ndarray, env: VecNormalize | None

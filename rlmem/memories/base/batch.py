@@ -31,20 +31,8 @@ def as_tensordict(batch: Batch, shape: tuple[int, ...]) -> TensorDict:
     if "steps_to_next" in batch:
         flat["steps_to_next_obs"] = batch["steps_to_next"]
     following = {key: batch[name] for name, key in _NEXT.items()}
-    if _overlap(batch["observation"], batch["next_observation"], len(shape)):
-        # Stacks of a ring share frames: who changes one in place must not change the other.
-        following["observation"] = batch["next_observation"].clone()
     following["done"] = batch["terminated"] | batch["truncated"]
     # Without the checks of the public constructor, a tenth of what a sample of vectors takes.
     return TensorDict._new_unsafe(  # pyright: ignore[reportPrivateUsage]
         {**flat, "next": following}, batch_size=torch.Size(shape)
     )
-
-
-def _overlap(stacks: torch.Tensor, following: torch.Tensor, batch: int) -> bool:
-    """Whether an observation and the next one share memory, of tensors with so many batch
-    dimensions."""
-    if stacks.untyped_storage().data_ptr() != following.untyped_storage().data_ptr():
-        return False
-    apart = following.storage_offset() - stacks.storage_offset()
-    return apart < stacks.shape[batch:].numel()

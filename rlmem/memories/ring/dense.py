@@ -53,8 +53,10 @@ class DenseStorage(RingStorage):
     def _take(
         self, index: np.ndarray, last: np.ndarray, places: np.ndarray, out: np.ndarray
     ) -> None:
-        self._observation.take(index, axis=0, out=out[:, : self.stack])
-        self._next.take(last, axis=0, out=out[:, -self.stack :])
+        n, stack = len(index), self.stack
+        overlap = len(out) == n
+        self._observation.take(index, axis=0, out=out[:, :stack] if overlap else out[:n])
+        self._next.take(last, axis=0, out=out[:, -stack:] if overlap else out[n:])
 
     def _frame_bytes(self) -> dict[str, int]:
         return self._stack_bytes(int(self.arrays.head["size"]))

@@ -31,8 +31,9 @@ def read(
     Args:
         memory: of the ring.
         actions: those that are held, [capacity, .].
-        places: filled, int64. [B, stack + 1]: a stack and the frame after it (n_step = 1);
-            [B, 2 * stack]: the stacks at both ends. -1 stands for the zeros before an episode.
+        places: filled, int64. [B, stack + 1]: a stack and the frame after it, if n_step is 1;
+            [2 * B, stack]: all stacks, then those at the other ends. -1 stands for the zeros
+            before an episode.
         action: filled, [B, .].
         columns: filled, bytes of COLUMNS.
 
@@ -50,7 +51,7 @@ def read(
     reward = columns[16 * n : 20 * n].view(np.float32)
     terminated = columns[20 * n : 21 * n].view(np.bool_)
     truncated = columns[21 * n : 22 * n].view(np.bool_)
-    both = places.shape[1] == 2 * stack and n_step > 1
+    both = len(places) == 2 * n
     scratch = np.empty(stack + 1, np.int64)
     for b in range(n):
         slot = index[b]
@@ -60,7 +61,7 @@ def read(
         discount, count = 1.0, 1
         if both:
             _walk(ring, slot, scratch)
-            places[b, :stack] = scratch[:-1]
+            places[b] = scratch[:-1]
         # A link is there only if no episode ends in between, and if the successor is still held:
         # the sum stops at whichever comes first.
         while count < n_step:
@@ -73,7 +74,7 @@ def read(
             count += 1
         if both:
             _walk(ring, slot, scratch)
-            places[b, stack:] = scratch[1:]
+            places[n + b] = scratch[1:]
         else:  # the two stacks overlap: one walk gives both
             _walk(ring, slot, places[b])
         reward[b] = value

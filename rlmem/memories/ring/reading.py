@@ -15,21 +15,26 @@ if TYPE_CHECKING:
 class SampleArrays:
     """Flat arrays for the compiled reader, and the batch of tensors that share their memory.
 
-    With one step, a stack and its successor overlap: `observation` and `next_observation` are both
-    views of stack + 1 frames. With more they are views of the two stacks, one behind the other.
+    With one step a stack and its successor overlap: `observation` and `next_observation` are both
+    views of stack + 1 frames. With more, and where they are to be apart, all stacks come first and
+    all successors then, so that each of the two is contiguous.
 
     Args:
         storage: that is read.
         shape: of the indices.
         pinned: the batch lies in memory that a GPU copies from by itself.
+        apart: they never overlap, so that who changes one in place does not change the other.
     """
 
-    def __init__(self, storage: "RingStorage", shape: tuple[int, ...], pinned: bool) -> None:
+    def __init__(
+        self, storage: "RingStorage", shape: tuple[int, ...], *, pinned: bool, apart: bool
+    ) -> None:
         n, self.pinned = int(np.prod(shape)), pinned
-        count = storage.stack + 1 if storage.n_step == 1 else 2 * storage.stack
-        self.places = np.empty((n, count), np.int64)
+        stack, overlap = storage.stack, storage.n_step == 1 and not apart
+        sizes = (n, stack + 1) if overlap else (2 * n, stack)
+        self.places = np.empty(sizes, np.int64)
         size = int(np.prod(storage.frame_shape))
-        self.frames, frames = self._make((n, count, size), storage.dtype)
+        self.frames, frames = self._make((*sizes, size), storage.dtype)
         held = storage.actions
         sampled = np.dtype(np.int64) if held.dtype.kind in "iu" else held.dtype
         self.action, action = self._make((n, int(np.prod(held.shape[1:]))), sampled)
@@ -45,12 +50,15 @@ class SampleArrays:
             at = end
         self.last = cut["last"].numpy()
         channels, *rest = storage.frame_shape
-        own, batch = storage.stack * channels, len(shape)
-        frames = frames.view(*shape, count * channels, *rest)
+        if overlap:
+            frames = frames.view(*shape, (stack + 1) * channels, *rest)
+            ends = [frames.narrow(len(shape), at, stack * channels) for at in (0, channels)]
+        else:
+            ends = frames.view(2, *shape, stack * channels, *rest)
         self.batch: Batch = {
-            "observation": frames.narrow(batch, 0, own),
+            "observation": ends[0],
             "action": action.view(*shape, *held.shape[1:]),
-            "next_observation": frames.narrow(batch, count * channels - own, own),
+            "next_observation": ends[1],
             "reward": cut["reward"].view(*shape, 1),
             "terminated": cut["terminated"].view(*shape, 1),
             "truncated": cut["truncated"].view(*shape, 1),

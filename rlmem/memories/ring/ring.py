@@ -241,10 +241,10 @@ class RingStorage(RingFrames):
         return slots
 
     def buffers(self, shape: tuple[int, ...], *, pinned: bool = False) -> SampleArrays:
-        return SampleArrays(self, shape, pinned)
+        return SampleArrays(self, shape, pinned=pinned, apart=False)
 
     def read(self, index: np.ndarray, buffers: SampleArrays | None = None) -> Batch:
-        out = buffers or self.buffers(index.shape)
+        out = buffers or SampleArrays(self, index.shape, pinned=False, apart=True)
         flat = index.reshape(-1)
         held = read(
             self.arrays.memory,

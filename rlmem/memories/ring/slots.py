@@ -147,8 +147,8 @@ class RingFrames(TransitionStorage):
     def _take(
         self, index: np.ndarray, last: np.ndarray, places: np.ndarray, out: np.ndarray
     ) -> None:
-        """Copy the frames at the places of `read_kernels.read`, zeros for -1, to `out`, which is
-        [B, count, frame size]."""
+        """Copy the frames at the places of `read_kernels.read`, zeros for -1, to `out`, which has
+        the places' shape and the frame size behind."""
         raise NotImplementedError
 
     def _release(self, chunks: np.ndarray) -> None:
