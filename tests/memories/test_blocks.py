@@ -91,7 +91,8 @@ def test_a_stack_may_be_changed_in_place_without_its_successor(kind: Any, n_step
     memory.extend(block(20))
     for batch in (memory.sample(8), storage.get(np.arange(3, 9))):
         following = batch["next", "observation"].clone()
-        assert batch["observation"].is_contiguous() and batch["next", "observation"].is_contiguous()
+        assert batch["observation"].is_contiguous()
+        assert batch["next", "observation"].is_contiguous()
         batch["observation"].mul_(100)
         assert torch.equal(batch["next", "observation"], following)
 
