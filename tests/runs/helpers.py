@@ -51,6 +51,8 @@ TINY_ATARI = [
     "agent.train_every=4",
 ]
 TINY_GWR = ["memory=gwr", "memory.metric.scale_samples=100"]
+KEEP = "checkpoint.keep_memory_when_finished=true"
+CARTPOLE = ["memory=per", "checkpoint.every=120", "evaluation.every=100", KEEP]
 TIMINGS = {"seconds", "env_steps_per_second", "act_us", "env_us", "insert_us", "sample_us"}
 
 

@@ -12,12 +12,11 @@ from rlmem.envs import EnvSpec
 from rlmem.errors import UserError
 from rlmem.runs import build
 from rlmem.runs.evaluate import evaluate
-from tests.runs.helpers import TINY_CONTINUOUS, assert_same_run, rows_of, run, signal_at
+from tests.runs.helpers import KEEP, TINY_CONTINUOUS, assert_same_run, rows_of, run, signal_at
 from tests.settings import evaluate_settings, settings
 
 pytest.importorskip("mujoco")
 slow = pytest.mark.slow
-KEEP = "checkpoint.keep_memory_when_finished=true"
 SAVING = ["checkpoint.every=120", "evaluation.every=100", KEEP]
 
 

@@ -8,10 +8,9 @@ import pytest
 import yaml
 
 from rlmem.agents.dqn import DQN
-from tests.runs.helpers import assert_same_run, rows_of, run, signal_at, summary_of
+from tests.runs.helpers import KEEP, assert_same_run, rows_of, run, signal_at, summary_of
 from tests.settings import settings
 
-KEEP = "checkpoint.keep_memory_when_finished=true"
 STUDY = ["experiment=er_study", "trainer.accelerator=cpu", "log.progress=false"]
 STUDY += ["evaluation.episodes=1", KEEP]
 SHORT = [*STUDY, "trainer.max_episodes=8", "checkpoint.every=90"]

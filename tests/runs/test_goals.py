@@ -8,11 +8,18 @@ from rlmem.errors import UserError
 from rlmem.memories.transforms.hindsight import STRATEGIES
 from rlmem.runs import build
 from rlmem.runs.evaluate import evaluate
-from tests.runs.helpers import TINY, TINY_CONTINUOUS, assert_same_run, run, signal_at, summary_of
+from tests.runs.helpers import (
+    KEEP,
+    TINY,
+    TINY_CONTINUOUS,
+    assert_same_run,
+    run,
+    signal_at,
+    summary_of,
+)
 from tests.settings import evaluate_settings, settings
 
 slow = pytest.mark.slow
-KEEP = "checkpoint.keep_memory_when_finished=true"
 HER = ["memory=her", "env=bit_flip", "env.bits=6"]
 
 

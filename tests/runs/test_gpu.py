@@ -11,6 +11,7 @@ from rlmem.agents.recorded import RecordedUpdate
 from rlmem.errors import UserError
 from rlmem.runs.evaluate import evaluate
 from tests.runs.helpers import (
+    KEEP,
     TINY,
     TINY_ATARI,
     TINY_GWR,
@@ -25,7 +26,6 @@ from tests.settings import evaluate_settings
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 GPU = ["trainer.accelerator=gpu", "checkpoint.every=120"]
-KEEP = "checkpoint.keep_memory_when_finished=true"
 PENDULUM = [
     *(s for s in TINY if not s.startswith(("agent.lr", "agent.target"))),
     "env=gym",

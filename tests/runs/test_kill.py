@@ -16,9 +16,8 @@ from rlmem.callbacks.csv_file import CsvFile
 from rlmem.callbacks.records import COLUMNS, EVALUATIONS
 from rlmem.collect.collector import Collector
 from rlmem.collect.rollout import EvaluationResult
-from tests.runs.helpers import TIMINGS, assert_same_run, rows_of, run, stopped, summary_of
+from tests.runs.helpers import KEEP, TIMINGS, assert_same_run, rows_of, run, stopped, summary_of
 
-KEEP = "checkpoint.keep_memory_when_finished=true"
 # Evaluations at 50, 100 and at the end, checkpoints at 60, 120 and, twice, at the end.
 SHORT = [
     *("memory=uniform", "trainer.max_env_steps=150", "agent.learning_starts=40"),

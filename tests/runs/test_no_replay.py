@@ -7,7 +7,7 @@ import pytest
 from rlmem.errors import UserError
 from rlmem.runs import build
 from rlmem.runs.score import score
-from tests.runs.helpers import assert_same_run, rows_of, run, stopped, summary_of
+from tests.runs.helpers import KEEP, assert_same_run, rows_of, run, stopped, summary_of
 from tests.settings import evaluate_settings, settings
 
 COMMON = [
@@ -22,7 +22,6 @@ COMMON = [
 PQN = [*COMMON, "agent=pqn", "memory=rollout", "env=cartpole", "env.num_envs=4"]
 PQN += ["memory.capacity=128", "agent.batch_size=32"]
 STREAM = [*COMMON, "agent=stream_q", "memory=trace", "env=cartpole"]
-KEEP = "checkpoint.keep_memory_when_finished=true"
 MINATAR = [o for o in PQN if o != "env=cartpole"] + ["env=minatar_breakout"]
 PONG = [*(o for o in PQN if o != "env=cartpole"), "env=pong", "env.protocol.max_frames=400"]
 STREAM_PONG = [o for o in STREAM if o != "env=cartpole"] + ["env=pong", "env.num_envs=1"]

@@ -15,10 +15,8 @@ from rlmem.envs import make_env
 from rlmem.errors import UserError
 from rlmem.runs.evaluate import evaluate
 from rlmem.runs.pictures import visited
-from tests.runs.helpers import TINY_ATARI, TINY_GWR, run, signal_at
+from tests.runs.helpers import KEEP, TINY_ATARI, TINY_GWR, run, signal_at
 from tests.settings import evaluate_settings, settings
-
-KEEP = "checkpoint.keep_memory_when_finished=true"
 
 
 @pytest.fixture(scope="module")

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from rlmem.callbacks import checkpoint
 from rlmem.callbacks.evaluation import Evaluation
 from rlmem.errors import UserError
-from rlmem.runs.resume import differences, lock_run, resolve_run_dir
-from rlmem.runs.train import train
+from rlmem.runs.resume import lock_run
 from tests.runs.helpers import (
+    CARTPOLE,
+    KEEP,
     TINY,
     TINY_ATARI,
     TINY_GWR,
@@ -26,11 +26,8 @@ from tests.runs.helpers import (
     stopped,
     summary_of,
 )
-from tests.settings import settings
 
 ROOT = Path(__file__).parents[2]
-KEEP = "checkpoint.keep_memory_when_finished=true"
-CARTPOLE = ["memory=per", "checkpoint.every=120", "evaluation.every=100", KEEP]
 PONG = [*TINY_ATARI, *TINY_GWR, "env=pong", "checkpoint.every=240", KEEP]
 PONG += ["trainer.max_env_steps=400", "log.every=40"]
 # Before any run; a shell without job control has SIGINT ignored for what runs in its background.
@@ -57,21 +54,6 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("whole") / "run"
     run(folder, *CARTPOLE)
     return folder
-
-
-@pytest.fixture(scope="module")
-def interrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same run, stopped at 201 env steps. Copy it to go on with it."""
-    folder = tmp_path_factory.mktemp("interrupted") / "run"
-    with pytest.MonkeyPatch.context() as patch:
-        stopped(patch, 201, folder, *CARTPOLE)
-    return folder
-
-
-@pytest.fixture
-def copy(interrupted: Path, tmp_path: Path) -> Path:
-    """A copy of the stopped run."""
-    return Path(shutil.copytree(interrupted, tmp_path / "runs" / "cut"))
 
 
 def test_a_signal_leaves_a_summary_that_says_so(interrupted: Path) -> None:
@@ -227,118 +209,6 @@ def test_a_finished_run_that_kept_its_memory_can_be_extended(
 
 
 @pytest.mark.slow
-def test_auto_finds_the_newest_unfinished_run_of_this_config(copy: Path) -> None:
-    fresh = copy.with_name("fresh")
-    train(settings(*TINY, *CARTPOLE, "resume=auto", f"paths.output_dir={fresh}"))
-    assert summary_of(copy)["status"] == "finished"
-    assert not fresh.exists()
-
-
-def chosen(folder: Path, *overrides: str, multirun: bool = False) -> tuple[Path, bool]:
-    cfg = settings(*TINY, *overrides, f"paths.output_dir={folder}")
-    return resolve_run_dir(cfg, folder, multirun)
-
-
-def test_auto_starts_anew_where_only_another_config_lies(copy: Path) -> None:
-    fresh = copy.with_name("fresh")
-    assert chosen(fresh, *CARTPOLE, "resume=auto", "seed=5") == (fresh, False)
-
-
-@pytest.mark.parametrize("more", ["label=mine", "trainer.max_env_steps=150"])
-def test_auto_leaves_another_label_and_a_run_that_is_further_alone(copy: Path, more: str) -> None:
-    fresh = copy.with_name("fresh")
-    assert chosen(fresh, *CARTPOLE, "resume=auto", more) == (fresh, False)
-
-
-def test_auto_goes_on_with_a_run_whose_label_is_a_number(copy: Path) -> None:
-    config = yaml.safe_load((copy / "config.yaml").read_text())
-    (copy / "config.yaml").write_text(yaml.safe_dump({**config, "label": 1}))
-    fresh = copy.with_name("fresh")
-    assert chosen(fresh, *CARTPOLE, "resume=auto", "label=1") == (copy, True)
-
-
-def test_auto_goes_on_with_the_directory_that_is_named(copy: Path) -> None:
-    other = copy.with_name("other")
-    shutil.copytree(copy, other)
-    for named in (copy, other):
-        assert chosen(named, *CARTPOLE, "resume=auto") == (named, True)
-    with pytest.raises(UserError, match=r"that is another run: seed was 0, is 9"):
-        chosen(copy, *CARTPOLE, "resume=auto", "seed=9")
-
-
-def test_a_sweep_goes_on_with_its_unfinished_job(copy: Path) -> None:
-    assert chosen(copy, *CARTPOLE, multirun=True) == (copy, True)
-
-
-@pytest.mark.parametrize(
-    ("override", "key"),
-    [
-        ("agent.lr=0.5", "agent.lr was 0.00025, is 0.5"),
-        ("seed=4", "seed was 0, is 4"),
-        ("memory=uniform", "memory.name was per, is uniform"),
-        ("agent.dueling=true", "agent.dueling was False, is True"),
-        ("+env.kwargs.sutton_barto_reward=true", "env.kwargs.sutton_barto_reward was not given"),
-    ],
-)
-def test_a_run_of_another_config_is_refused_by_its_key(copy: Path, override: str, key: str) -> None:
-    with pytest.raises(UserError) as error:
-        chosen(copy, *CARTPOLE, override, f"resume={copy}")
-    assert key in str(error.value)
-    assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize(
-    "override",
-    ["trainer.max_env_steps=9000", "log.every=7", "evaluation.episodes=3", "logger=wandb"],
-)
-def test_what_does_not_bind_a_run_may_change(copy: Path, override: str) -> None:
-    assert chosen(copy, *CARTPOLE, override, f"resume={copy}") == (copy, True)
-
-
-@pytest.mark.parametrize("given", ["", "resume=auto"])
-def test_a_run_whose_configuration_was_lost_is_gone_on_with_by_nobody(
-    copy: Path, given: str
-) -> None:
-    (copy / "config.yaml").write_text("")
-    overrides = [*CARTPOLE, "seed=7", *given.split()]
-    if given:  # auto: another folder is looked into, and this one passed over
-        elsewhere = copy.parent / "new"
-        assert chosen(elsewhere, *overrides) == (elsewhere, False)
-    else:
-        with pytest.raises(UserError, match=r"config\.yaml is missing or damaged"):
-            chosen(copy, *overrides)
-
-
-def test_a_run_is_not_made_shorter_than_it_is(copy: Path) -> None:
-    """It would end there and then, and its memory would go."""
-    with pytest.raises(UserError, match=r"is at 201 env steps already, of 300; use 201 or more"):
-        chosen(copy, *CARTPOLE, "trainer.max_env_steps=150", f"resume={copy}")
-    shorter = chosen(copy, *CARTPOLE, "trainer.max_env_steps=201", f"resume={copy}")
-    assert shorter == (copy, True)
-
-
-def test_rows_that_the_checkpoint_knows_are_not_lost_in_silence(copy: Path) -> None:
-    (copy / "metrics.csv").write_text("garbage\n")
-    with pytest.raises(UserError, match=r"metrics\.csv: 2 of the 2 rows that the checkpoint knows"):
-        run(copy, *CARTPOLE, f"resume={copy}")
-    assert (copy / "metrics.csv").read_text() == "garbage\n"
-    (copy / "metrics.csv").unlink()
-    run(copy, *CARTPOLE, f"resume={copy}")
-    assert [row["env_steps"] for row in rows_of(copy / "metrics.csv")] == ["300"]
-
-
-def test_a_directory_without_a_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no run there"):
-        chosen(tmp_path / "new", f"resume={tmp_path}")
-
-
-def test_a_run_without_a_checkpoint_is_refused(copy: Path) -> None:
-    shutil.rmtree(copy / "checkpoints")
-    with pytest.raises(UserError, match=r"it has no checkpoint yet .* checkpoint\.every=120"):
-        chosen(copy, *CARTPOLE, f"resume={copy}")
-
-
-@pytest.mark.slow
 def test_the_newest_loss_is_kept_until_its_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -349,15 +219,6 @@ def test_the_newest_loss_is_kept_until_its_row(
     run(tmp_path / "cut", *given, f"resume={tmp_path / 'cut'}")
     assert rows_of(tmp_path / "cut/metrics.csv")[0]["loss"] != ""
     assert_same_run(tmp_path / "whole", tmp_path / "cut")
-
-
-def test_differences_name_the_keys_that_bind() -> None:
-    saved = settings("agent.lr=0.1", "log.every=1", "objective=return_and_bytes").values
-    saved["old"] = 1
-    del saved["agent"]["gamma"]  # a key of a version after it
-    machine = "trainer.accelerator=cpu", "trainer.compile=true"
-    asked = settings("agent.lr=0.5", "log.every=9", *machine)
-    assert differences(saved, asked) == ["agent.lr was 0.1, is 0.5", "old was 1, is None"]
 
 
 def test_a_run_directory_has_one_writer(tmp_path: Path) -> None:
@@ -386,22 +247,3 @@ def test_a_checkpoint_is_not_ahead_of_the_files(
     numbers = [int(row["episode"]) for row in rows_of(tmp_path / "killed" / "episodes.csv")]
     assert len(numbers) > 5
     assert numbers == list(range(1, len(numbers) + 1))
-
-
-MEMORIES = sorted(path.stem for path in (ROOT / "conf/memory").glob("*.yaml"))
-
-
-@pytest.mark.parametrize("memory", MEMORIES)
-def test_a_run_of_each_memory_may_become_longer(memory: str) -> None:
-    """What follows the run's length, such as a schedule, binds no run to the length it had."""
-    for partners in ([], ["agent=nec"], ["agent=tabular", "env=mini_maze"], ["env=bit_flip"],
-                     ["agent=pqn"], ["agent=stream_q"], ["agent=a3c"]):  # fmt: skip
-        given = [f"memory={memory}", *partners]
-        try:
-            short = settings(*given, "trainer.max_env_steps=20000")
-        except UserError:
-            continue
-        longer = settings(*given, "trainer.max_env_steps=30000")
-        assert differences(short.values, longer) == []
-        return
-    pytest.fail(f"no agent and environment take memory={memory}")
