@@ -116,7 +116,10 @@ def train(overrides: Iterable[str] = (), *, run_dir: str | Path | None = None) -
         raise UserError('overrides are a list of texts, such as ["memory=gwr", "env=road_runner"]')
     refused = "hydra", "paths.output_dir"
     if where := [o for o in asked if o.lstrip("+~").startswith(refused)]:
-        raise UserError(f"{where[0]}: a key of the command line's; use run_dir='outputs/mine'")
+        raise UserError(
+            f"{where[0]}: only the command line takes this key; leave it out, and give the run's "
+            "folder as run_dir='outputs/mine'"
+        )
     given = [o for o in repeat_overrides(asked) if not o.startswith("hydra.")]
     cfg = compose("train", given)
     if cfg.resume not in (None, "auto"):  # it goes on in its own directory

@@ -70,7 +70,8 @@ def study_main() -> None:
 
     parser = argparse.ArgumentParser(
         prog="study",
-        description="Run what is missing of a study and report on all of it. Again to go on.",
+        description="Run the runs of a study that are missing, and report on all of them. If it is "
+        "stopped, the same command goes on.",
     )
     parser.add_argument("name", help="a folder with a study.yaml, or its name in studies/")
     parser.add_argument("--only", default="", help="columns to run, such as CartPole,Acrobot")
@@ -98,7 +99,8 @@ def _study(name: str, only: str, workers: int) -> int:
             known = ", ".join(study.columns)
             raise UserError(f"--only {min(unknown)}: no such column; there are {known}")
         for line in outdated(study, columns):
-            print(f"warning: {line}; recorded ones are run anew, those in {folder}/runs if removed")
+            again = f"; to run those in {folder}/runs again, remove them" if workers else ""
+            print(f"warning: {line}{again}")
         failed = run_study(study, columns, workers) if workers else []
         for job, error in failed:
             print(printable(f"failed: {job.name}: {error} ({job.folder}/log.txt)"), file=sys.stderr)

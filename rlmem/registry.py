@@ -180,7 +180,7 @@ def is_elsewhere(group: str, name: str) -> bool:
     )
 
 
-def load_plugins(modules: Any, key: str = "plugins") -> None:
+def load_plugins(modules: Any) -> None:
     """Import modules that declare parts, from the current folder or the Python path.
 
     Args:
@@ -192,7 +192,7 @@ def load_plugins(modules: Any, key: str = "plugins") -> None:
     modules = [] if modules is None else modules
     if not isinstance(modules, list) or not all(_is_module_name(name) for name in modules):
         raise UserError(
-            f"{key}={modules}: must be a list of modules, such as plugins=[my_package.my_memory]"
+            f"plugins={modules}: must be a list of modules, such as plugins=[my_package.my_memory]"
         )
     if os.getcwd() not in sys.path and "" not in sys.path:
         sys.path.append(os.getcwd())
@@ -201,7 +201,7 @@ def load_plugins(modules: Any, key: str = "plugins") -> None:
             importlib.import_module(module)
         except ImportError as error:
             raise UserError(
-                f"{key}=[{module}]: cannot be imported ({error}); give a module of the current "
+                f"plugins=[{module}]: cannot be imported ({error}); give a module of the current "
                 "folder or an installed package, such as plugins=[my_package.my_memory]"
             ) from error
 
@@ -211,9 +211,19 @@ def _is_module_name(name: Any) -> bool:
 
 
 def load_entry_points() -> None:
-    """Import what installed packages declare as their parts."""
+    """Import what installed packages declare as their parts.
+
+    Raises:
+        UserError: one cannot be imported.
+    """
     for point in importlib.metadata.entry_points(group="rlmem.plugins"):
-        load_plugins([point.module], f"the entry point {point.name} of rlmem.plugins")
+        try:
+            importlib.import_module(point.module)
+        except ImportError as error:
+            raise UserError(
+                f"the entry point {point.name} of rlmem.plugins: {point.module} cannot be imported "
+                f"({error}); mend or remove the installed package that declares it"
+            ) from error
 
 
 def from_outside() -> list[Part]:

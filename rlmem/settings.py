@@ -210,22 +210,29 @@ def _convert(hint: Any, f: Field, value: Any, key: str, owner: str, lenient: boo
     return value
 
 
-def _typed(hint: Any, value: Any, key: str) -> Any:
-    """A value as its type, or the line that says what type it must have."""
+def _typed(hint: Any, value: Any, key: str, within: list[Any] | None = None) -> Any:
+    """A value as its type, or the line that says what type it must have.
+
+    Args:
+        within: the list that the key has, where the value is an item of it.
+    """
     origin = typing.get_origin(hint)
+    shown = "null" if value is None else value
+    shown = str(value).lower() if isinstance(value, bool) else shown
+    shown = f"{key}={shown}:" if within is None else f"{key}={within}: {shown} in it"
     if hint is Any:
         return value
     if origin in (types.UnionType, typing.Union):
         if value is None:
             return None
         (inner,) = (part for part in typing.get_args(hint) if part is not type(None))
-        return _typed(inner, value, key)
-    if value is None:
+        return _typed(inner, value, key, within)
+    if value is None and within is None:
         raise UserError(f"{key}=null: must have a value, null is none")
     if origin is list:
         if not isinstance(value, list):
             raise UserError(f"{key}={value}: must be a list, such as {key}=[{value}]")
-        return [_typed(typing.get_args(hint)[0], item, key) for item in value]
+        return [_typed(typing.get_args(hint)[0], item, key, value) for item in value]
     if origin is dict:
         if not isinstance(value, Mapping):
             raise UserError(f"{key}={value}: {key} is a set of keys; write {key}.<key>=...")
@@ -235,17 +242,14 @@ def _typed(hint: Any, value: Any, key: str) -> Any:
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if hint is int and type(value) is int and abs(value) > _MOST:
-        raise UserError(f"{key}={value}: must be a whole number of 64 bits")
+        raise UserError(f"{shown} must be a whole number of 64 bits")
     if isinstance(value, hint) and (hint is bool or not isinstance(value, bool)):
         return value
     if hint is float and isinstance(value, str):
         with contextlib.suppress(ValueError):
             return float(value)
     whole = hint is int and isinstance(value, float) and value.is_integer()
-    shown = str(value).lower() if isinstance(value, bool) else value
-    raise UserError(
-        f"{key}={shown}: must be {_WORDS[hint]}" + (f"; write {int(value)}" if whole else "")
-    )
+    raise UserError(f"{shown} must be {_WORDS[hint]}" + (f"; write {int(value)}" if whole else ""))
 
 
 def choose(

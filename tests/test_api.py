@@ -53,7 +53,7 @@ def test_a_run_goes_on_in_its_own_directory_and_leaves_no_other(tmp_path, monkey
 
 
 def test_keys_of_the_command_line_are_refused():
-    with pytest.raises(ValueError, match="a key of the command line"):
+    with pytest.raises(ValueError, match="only the command line takes this key"):
         rlmem.train(["env=cartpole", "hydra.run.dir=x"])
 
 
@@ -67,7 +67,7 @@ def test_overrides_are_read_once(tmp_path):
     ("overrides", "line"),
     [
         (["env=gym"], r"^env\.id is not set"),
-        (["paths.output_dir=x"], r"use run_dir="),
+        (["paths.output_dir=x"], r"folder as run_dir="),
         (["seed=no"], r"^seed=no: must be a whole number"),
     ],
 )

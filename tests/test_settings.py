@@ -105,7 +105,7 @@ def test_a_value_is_held_as_its_type(key: str, value: Any, held: Any) -> None:
         ("fast", "maybe", "toy.fast=maybe: must be true or false"),
         ("sizes", 3, "toy.sizes=3: must be a list, such as toy.sizes=[3]"),
         ("sizes", [1, -1], "toy.sizes=[1.0, -1.0]: must be at least 0"),
-        ("sizes", [1, None], "toy.sizes=null: must have a value, null is none"),
+        ("sizes", [1, None], "toy.sizes=[1, None]: null in it must be a number"),
         ("extra", 3, "toy.extra=3: toy.extra is a set of keys; write toy.extra.<key>=..."),
         ("even", 3, "toy.even=3: must be even"),
         ("even", 4.0, "toy.even=4.0: must be a whole number; write 4"),

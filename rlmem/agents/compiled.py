@@ -104,7 +104,8 @@ def compile_update(agent: Learner, asked: bool | str, grad_steps: int) -> None:
     check_compiles(type(agent), on_gpu)
     if not fused:
         raise UserError(
-            "trainer.compile=true: with the optimizer adam alone; use trainer.compile=false"
+            "trainer.compile=true: only the optimizer adam can be compiled; use "
+            "trainer.compile=false"
         )
     if on_gpu:
         agent._update = RecordedUpdate(agent._update)

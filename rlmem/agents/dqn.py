@@ -80,8 +80,8 @@ class DQN(Learner):
         settings.epsilon.check()
         if run.trainer.compile is True and settings.optimizer != "adam":
             raise UserError(
-                f"agent.optimizer={settings.optimizer}: with trainer.compile=true only adam; use "
-                "trainer.compile=false"
+                f"agent.optimizer={settings.optimizer}: trainer.compile=true works with adam only; "
+                "use agent.optimizer=adam or trainer.compile=false"
             )
 
     @classmethod

@@ -71,8 +71,8 @@ class PQN(Learner):
         size = run.memory.capacity
         if size % settings.batch_size:
             raise UserError(
-                f"agent.batch_size={settings.batch_size}: memory.capacity={size} transitions do "
-                "not come out even in such minibatches; use a divisor of it"
+                f"agent.batch_size={settings.batch_size}: memory.capacity={size} is no multiple of "
+                f"it; use a divisor of {size}"
             )
         if settings.n_step > 1:
             raise UserError(

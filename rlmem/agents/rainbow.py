@@ -73,14 +73,15 @@ class Rainbow(DQN):
         registry.find(GROUP, settings.distribution, "agent.distribution")
         if settings.distribution != "none" and settings.loss != "mse":
             raise UserError(
-                f"agent.loss={settings.loss}: of the TD error; agent.distribution="
+                f"agent.loss={settings.loss}: is a loss of the TD error, but agent.distribution="
                 f"{settings.distribution} has a loss of its own; use agent.loss=mse, or "
                 "agent.distribution=none"
             )
         if settings.distribution != "none" and settings.target_clip is not None:
             raise UserError(
-                f"agent.target_clip={list(settings.target_clip)}: for numbers as targets; with "
-                f"agent.distribution={settings.distribution} use agent.target_clip=null"
+                f"agent.target_clip={list(settings.target_clip)}: clips targets that are numbers, "
+                f"but those of agent.distribution={settings.distribution} are distributions; use "
+                "agent.target_clip=null"
             )
         if not settings.target_network and settings.tau != 1:
             raise UserError(
@@ -93,9 +94,15 @@ class Rainbow(DQN):
                 "explores; use agent.epsilon.start=1 agent.epsilon.end=0.01"
             )
         shorter = settings.anneal.n_step
+        if shorter is not None and settings.n_step < 2:
+            raise UserError(
+                f"agent.anneal.n_step={shorter}: with agent.n_step=2 or more only; agent.n_step="
+                f"{settings.n_step} has nothing to shorten"
+            )
         if shorter is not None and not 2 <= shorter <= settings.n_step:
             raise UserError(
-                f"agent.anneal.n_step={shorter}: use 2 to agent.n_step={settings.n_step}"
+                f"agent.anneal.n_step={shorter}: must be at least 2 and at most "
+                f"agent.n_step={settings.n_step}"
             )
         if settings.anneal.gamma is not None and settings.n_step < 2:
             raise UserError(

@@ -118,7 +118,9 @@ def save_checkpoint(
         distributed.wait()
     except OSError as error:
         remove(fresh)
-        kept = "; the one before it is intact" if find_checkpoint(folder.parents[1]) else ""
+        run = folder.parents[1]
+        again = f"; the one before it is intact: make room there, and resume={run} goes on"
+        kept = again if find_checkpoint(run) else "; make room there"
         raise UserError(
             f"{folder}: the checkpoint cannot be written ({error.strerror or error}){kept}"
         ) from None

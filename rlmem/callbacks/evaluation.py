@@ -13,6 +13,7 @@ from rlmem.collect.rollout import EvaluationResult, Video, evaluate_policy
 from rlmem.collect.stream import Stream
 from rlmem.config.schema import TrainSettings
 from rlmem.envs import EnvStepper
+from rlmem.errors import need
 
 
 class Evaluation(lightning.Callback):
@@ -38,6 +39,8 @@ class Evaluation(lightning.Callback):
         self.run, self.run_dir = cfg, run_dir
         self.env, self.stream = env, stream
         self.recorder, self.checkpointing = recorder, checkpointing
+        if self.cfg.video:
+            need("imageio", "evaluation.video=true", "video")
         if self.cfg.every is not None:
             stream.due_every(self.cfg.every)
 

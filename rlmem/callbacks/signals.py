@@ -34,8 +34,12 @@ class StopOnSignal(lightning.Callback):
     def _on_signal(self, number: int, frame: Any) -> None:
         first, self.received = self.received is None, signal.Signals(number)
         self.stream.stop_requested = True
-        print(f"\n{self.received.name}: saving, then stopping", flush=True)
-        if not (first and self._training):
+        ends = first and self._training
+        does = (
+            "saving, then stopping" if ends else "stopping at once; what was saved before is kept"
+        )
+        print(f"\n{self.received.name}: {does}", flush=True)
+        if not ends:
             raise KeyboardInterrupt
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:

@@ -46,7 +46,7 @@ def no_number(total: np.ndarray, reward: np.ndarray, length: np.ndarray) -> str:
     env = int(np.flatnonzero(~np.isfinite(total))[0])
     return (
         f"env: environment {env} gave the reward {reward[env]} in step {length[env]:,} of an "
-        "episode; mend it where the environment makes it"
+        "episode; rewards must be finite numbers: correct the environment"
     )
 
 

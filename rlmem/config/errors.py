@@ -20,6 +20,7 @@ from omegaconf.errors import (
     OmegaConfBaseException,
 )
 
+from rlmem.config.plugins import MANY
 from rlmem.config.schema import CONF_DIR
 from rlmem.errors import choose_from, did_you_mean
 
@@ -50,7 +51,7 @@ def explain(exc: BaseException, overrides: list[str]) -> str | None:
     nameless = "Config group override must be", "argument of type"  # of a group, and in a list
     if isinstance(exc, ValueError | TypeError) and str(exc).startswith(nameless):
         given = next((o for o in overrides if _names_no_option(o)), None)
-        return f"{given}: a group takes a name, or [] for none" if given else None
+        return _nameless(given) if given else None
     if isinstance(exc, ValueError) and str(exc).startswith(("The --resolve flag", "Only one of")):
         return str(exc)
     if isinstance(exc, CompactHydraException | HydraException):
@@ -100,6 +101,14 @@ def _names_no_option(override: str) -> bool:
     return in_place and key.split("@")[0] in config_groups()
 
 
+def _nameless(override: str) -> str:
+    """What is said of an override for which `_names_no_option`."""
+    key = override.lstrip("+").partition("=")[0]
+    group = key.split("@")[0]
+    none = ", or [] for none" if group in MANY else ""
+    return f"{override}: give a name of the group, such as {key}={min(config_options(group))}{none}"
+
+
 def config_groups() -> list[str]:
     """The names of the config groups, as overrides write them."""
     folders = (d.relative_to(CONF_DIR).as_posix() for d in CONF_DIR.rglob("*") if d.is_dir())
@@ -115,7 +124,7 @@ def _missing_option(exc: MissingConfigException, overrides: list[str]) -> str:
     group, _, name = (exc.missing_cfg_file or "").rpartition("/")
     options = list(exc.options or config_options(group))
     if re.search(r"\s\S+=", name):
-        return f"{group}={name}: one word; write each key=value on its own, without quotes around"
+        return f"{group}={name}: one argument; give each key=value as an argument of its own"
     if not group or not options:
         return _first_line(exc)
     given = _given(group, overrides)
@@ -124,7 +133,7 @@ def _missing_option(exc: MissingConfigException, overrides: list[str]) -> str:
     what = group.split("/")[-1] if name else f"name for {group}"
     line = f"{label}: no such {what}{choose_from(name, options)}"
     if group in ("hydra/launcher", "hydra/sweeper"):
-        line += '; more with pip install -e ".[sweep]"'
+        line += "; more with pip install 'rlmem[sweep]'"
     if group == "env":
         others = [f"env={option} env.{key}={name}" for option, key in _asking("env")]
         line += f"; any other: {', '.join(others)}"
@@ -183,7 +192,8 @@ def _composition(exc: ConfigCompositionException, overrides: list[str]) -> str:
         given = _given(twice[1], overrides)
         return f"{given}: {twice[1]} is chosen already; write it without the +"
     if twice := re.match(r"(\S+) appears more than once", message):
-        return f"{twice[1]} is chosen twice: this group takes one name, only logger takes a list"
+        many = " and ".join(MANY)
+        return f"{twice[1]} is chosen twice: this group takes one name; only {many} take a list"
     return _first_line(exc)
 
 

@@ -82,7 +82,10 @@ def saved_overrides(run_dir: Path, given: Collection[str]) -> list[str] | None:
     for line in kept:
         if why := _refusal(line):
             shown = repr(line if len(line) <= 120 else f"{line[:120]}...")
-            raise UserError(f"{path}: {shown} {why}; only plain values of a run are repeated")
+            raise UserError(
+                f"{path}: {shown} {why}; only plain values of a run are repeated: remove the line, "
+                "or give the key on the command line"
+            )
     return kept
 
 
@@ -155,7 +158,10 @@ def run_settings(run_dir: Path, given: str) -> TrainSettings:
     for text in _texts(saved):
         if _means_more(text):
             shown = repr(text if len(text) <= 120 else f"{text[:120]}...")
-            raise UserError(f"{run_dir}/config.yaml: {shown} is no value; runs save resolved ones")
+            raise UserError(
+                f"{run_dir}/config.yaml: {shown} is no value, and a run saves values only; put the "
+                "file back as it was"
+            )
     check_folder(run_dir)
     try:
         try:

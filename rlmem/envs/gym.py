@@ -112,10 +112,13 @@ def _make_one(
                 **own,
             )
     except (TypeError, ValueError) as error:
-        what = f"env.kwargs={own}: env.id={env_id} does not take them"
+        line = f"env.kwargs={own}: env.id={env_id} does not take them ({one_line(error)})"
         if not own:
-            what = f"env.id={env_id}: cannot be made so; give what it takes as +env.kwargs.NAME="
-        raise UserError(f"{what} ({one_line(error)})") from error
+            line = (
+                f"env.id={env_id}: cannot be made ({one_line(error)}); if it lacks an argument, "
+                "give it as +env.kwargs.NAME=VALUE"
+            )
+        raise UserError(line) from error
     except (gymnasium.error.DependencyNotInstalled, ImportError) as error:
         raise UserError(_missing_package(env_id, error)) from error
     except gymnasium.error.Error as error:

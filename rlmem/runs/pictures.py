@@ -87,7 +87,7 @@ def _find_memory(cfg: EvaluateSettings, run_dir: Path) -> tuple[TrainSettings, P
         )
     folder = find_checkpoint(run_dir)
     if folder is None:
-        raise UserError(f"run={cfg.run}: it has no checkpoint yet")
+        raise UserError(f"run={cfg.run}: it has no checkpoint yet; train it for longer")
     if not read_manifest(folder)["memory_saved"] and not run_cfg.agent.part.cls.asks:
         raise UserError(
             f"run={cfg.run}: it finished and its memory's files were not kept; to draw one, train "

@@ -76,6 +76,9 @@ def preflight(memory: ReplayMemory, shards: int = 1, env_steps: int | None = Non
             share = 0.8 * min(limit, available) / max(1, projected)
             fits = max(1, int(shards * storage.max_size * share))
             mend = f"memory.capacity={fits}"
+    mend += " or less"
+    if memory.budget is None and storage.smaller:
+        mend += f", or {storage.smaller}"
     on_disk = components.get("frames_on_disk", 0)
     if projected - on_disk <= min(limit, available):
         return line
@@ -85,12 +88,11 @@ def preflight(memory: ReplayMemory, shards: int = 1, env_steps: int | None = Non
         if held > limit:
             raise UserError(
                 f"memory.capacity={shards * storage.max_size}: {readable_bytes(held)} by the end "
-                f"of the run, more than {source} of {readable_bytes(limit)}; use {mend} or less, "
-                "or memory/storage=compressed or memmap"
+                f"of the run, more than {source} of {readable_bytes(limit)}; use {mend}"
             )
     return (
-        f"{line}\nWARNING: that is more than there is; the run will be killed or swap when the "
-        f"memory fills. Use {mend} or less, or memory/storage=compressed or memmap."
+        f"{line}\nWARNING: that is more than there is; when the memory is full the run will be "
+        f"killed, or swap. Use {mend}."
     )
 
 

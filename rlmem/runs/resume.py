@@ -145,8 +145,8 @@ def resolve_run_dir(cfg: TrainSettings, output_dir: Path, multirun: bool) -> tup
         if multirun:  # the same sweep again: go on with its jobs
             return _checked(output_dir, cfg), find_checkpoint(output_dir) is not None
         raise UserError(
-            f"hydra.run.dir={output_dir}: holds a run already; resume={output_dir} goes on with "
-            "it, another directory starts a new one"
+            f"{output_dir}: holds a run already; resume={output_dir} goes on with it; for a new "
+            "run give another directory (hydra.run.dir=..., or run_dir=... in Python)"
         )
     if cfg.resume == "auto":
         found = output_dir if multirun or _holds_run(output_dir) else None
@@ -181,9 +181,9 @@ def _checked(run_dir: Path, asked: TrainSettings) -> Path:
     had, have = _processes(saved), processes_of(asked.trainer)
     if had != have:
         raise UserError(
-            f"resume={run_dir}: its memory lies in the shards of {had} processes, and "
+            f"resume={run_dir}: that run has {had} process{'es' * (had > 1)}, and "
             f"trainer.devices={asked.trainer.devices} trainer.num_nodes={asked.trainer.num_nodes} "
-            f"are {have}; use trainer.devices={had} trainer.num_nodes=1"
+            f"ask for {have}; use trainer.devices={had} trainer.num_nodes=1"
         )
     if passed := _passed(run_dir, saved, asked):
         reached, before = passed
@@ -195,7 +195,7 @@ def _checked(run_dir: Path, asked: TrainSettings) -> Path:
     if changed:
         more = f" (and {len(changed) - 1} more)" if len(changed) > 1 else ""
         raise UserError(
-            f"resume={run_dir}: that is another run: {changed[0]}{more}; give the same "
+            f"resume={run_dir}: that run has other settings: {changed[0]}{more}; give the same "
             "overrides, or only resume=<run directory>, which repeats them"
         )
     return run_dir

@@ -165,7 +165,8 @@ def load_networks(run_dir: Path, checkpoint: str, agent: Learner) -> int:
         return env_steps
     folder = find_checkpoint(run_dir)
     if folder is None:
-        raise UserError(no_checkpoint(run_dir) or f"run={run_dir}: it has no checkpoint yet")
+        none = f"run={run_dir}: it has no checkpoint yet; train it for longer"
+        raise UserError(no_checkpoint(run_dir) or none)
     load_model(folder, agent)
     return int(read_manifest(folder)["env_steps"])
 

@@ -135,8 +135,8 @@ def run_study(study: Study, columns: Sequence[str], workers: int) -> list[tuple[
                 raise
             except BrokenProcessPool:
                 raise UserError(
-                    "a job's process was killed, probably for want of memory; the same "
-                    "command goes on, with fewer at once: --jobs 1"
+                    "a job's process was killed, probably because memory ran out; give the same "
+                    "command with fewer runs at once, such as --jobs 1: it goes on"
                 ) from None
     return failed
 

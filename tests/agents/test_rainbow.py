@@ -159,7 +159,14 @@ def test_returns_shorten_and_see_farther_from_each_reset_on() -> None:
         (["agent.loss=huber"], "agent.loss=huber: .*use agent.loss=mse, or agent"),
         (["agent.support=[3,1]"], r"agent.support=\[3.*two rising numbers"),
         (["agent.target_clip=[-1,1]"], "agent.target_clip=.*use agent.target_clip=null"),
-        (["agent.anneal.n_step=20"], "agent.anneal.n_step=20: use 2 to agent.n_step=10"),
+        (
+            ["agent.anneal.n_step=20"],
+            "anneal.n_step=20: must be at least 2 and at most agent.n_step=10",
+        ),
+        (
+            ["agent.n_step=1", "agent.anneal.n_step=2"],
+            "anneal.n_step=2: with agent.n_step=2 or more",
+        ),
         (["agent.n_step=1", "agent.anneal.gamma=0.9"], "agent.anneal.gamma=0.9: with agent.n_step"),
         (["agent.anneal.gamma=0.9", "agent.gamma=1"], "agent.anneal.gamma=0.9: from agent.gamma=1"),
         (["agent.augment.intensity=0.7"], "agent.augment.intensity=0.7"),

@@ -49,7 +49,7 @@ MISTAKES = {
     "agent.double=maybe": "agent.double=maybe: must be true or false",
     "agent.network.hidden=64": "must be a list, such as agent.network.hidden=[64]",
     "memory.sampler=rank": "memory.sampler=rank: memory.sampler is a group; write memory/sampler=r",
-    "memory=null": "memory=null: a group takes a name",
+    "memory=null": "memory=null: give a name of the group, such as memory=cer",
     # syntax
     "memory.capacity": "memory.capacity: not an override; write key=value",
     "memory.capacity=[1": "memory.capacity=[1: a bracket is not closed; write 'memory.capac",
@@ -64,9 +64,9 @@ MISTAKES = {
     "env=gym": "env.id is not set; give it, such as env.id=CartPole-v1",
     "env=mujoco": "env.task is not set; give it, such as env.task=Hopper",
     # a number in a name's place, and numbers that no machine has room for
-    "threshold=.8": "threshold=.8: a group takes a name, or [] for none",
-    "experiment=1": "experiment=1: a group takes a name, or [] for none",
-    "memory/sampler=1": "memory/sampler=1: a group takes a name, or [] for none",
+    "threshold=.8": "threshold=.8: give a name of the group, such as threshold=paper",
+    "experiment=1": "experiment=1: give a name of the group, such as experiment=",
+    "memory/sampler=1": "memory/sampler=1: give a name of the group, such as memory/sampler=",
     "memory.capacity=1000000000000000000": "must be at least 1 and at most 1000000000",
     "agent.n_step=1000000000000": "agent.n_step=1000000000000: must be at least 1 and at most 1000",
     "agent.batch_size=1000000000": "must be at least 1 and at most 1048576",
@@ -82,7 +82,7 @@ MISTAKES = {
     "plugins=[3]": "plugins=[3]: must be a list of modules",
     "plugins=[.mine]": "plugins=['.mine']: must be a list of modules",
     "plugins=[": "plugins=[: a bracket is not closed; write 'plugins=[]'",
-    "callbacks=[nan]": "callbacks=[nan]: a group takes a name, or [] for none",
+    "callbacks=[nan]": "such as callbacks=none, or [] for none",
     "memory.budget=99999999999999999999": "memory.budget=99999999999999999999 is more than a mil",
     "log.every=99999999999999999999": "log.every=99999999999999999999: must be a whole number of 6",
     "agent=rainbow agent.atoms=1000000": "agent.atoms=1000000: must be at least 1 and at most 100",
@@ -102,8 +102,8 @@ MISTAKES = {
     "memory=gwr memory.eviction=fifo": "memory.eviction=fifo: no such eviction; available: ",
     "memory=gwr_plain memory/sampler=cer": "memory/sampler=cer: no such sampler",
     "memory=gwr_plain memory/sampler=combined": "use memory/sampler=prioritized or uniform or",
-    "memory=gwr_released agent.n_step=3": "agent.n_step=3: memory.terminals=node and memory.episod",
-    "memory=gwr memory.episodes=joined agent.n_step=2": "have edges of one step; use agent.n_step=",
+    "memory=gwr_released agent.n_step=3": "agent.n_step=3: with memory.terminals=node an edge is",
+    "memory=gwr memory.episodes=joined agent.n_step=2": "of one step; use agent.n_step=1, or memo",
     "agent=td3 env=reacher agent.network.action_layer=4": "makes 3 layers; use agent.network.actio",
 }
 
@@ -136,7 +136,7 @@ def test_a_mistake_is_one_line_that_says_what_would_work(given: str) -> None:
 
 
 def test_two_overrides_in_one_word_are_told_apart() -> None:
-    with pytest.raises(UserError, match=r"^memory=per seed=1: one word; write each key=value on"):
+    with pytest.raises(UserError, match=r"^memory=per seed=1: one argument; give each key=value"):
         compose("train", ["memory=per seed=1"])
 
 

@@ -64,7 +64,7 @@ def test_an_error_is_not_written_over_a_finished_run() -> None:
     assert Path("run/error.json").exists()
     Path("run/error.json").unlink()
     Path("run/summary.json").write_text('{"status": "finished"}')
-    write_error(Path("run"), "that is another run", 2)
+    write_error(Path("run"), "that run has other settings", 2)
     assert not Path("run/error.json").exists()
 
 

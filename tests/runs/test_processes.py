@@ -277,7 +277,7 @@ def test_a_run_goes_on_with_as_many_processes(tmp_path: Path, devices: int) -> N
     rest = ["env.num_envs=4", "agent.train_every=4"]
     before = settings("trainer.devices=2", *rest)
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(before.values))
-    with pytest.raises(UserError, match=r"in the shards of 2 processes.*use trainer.devices=2"):
+    with pytest.raises(UserError, match=r"that run has 2 processes, and .*use trainer.devices=2"):
         train_run(settings(f"trainer.devices={devices}", *rest, f"resume={tmp_path}"))
 
 

@@ -51,7 +51,7 @@ def test_auto_goes_on_with_the_directory_that_is_named(copy: Path) -> None:
     shutil.copytree(copy, other)
     for named in (copy, other):
         assert chosen(named, *CARTPOLE, "resume=auto") == (named, True)
-    with pytest.raises(UserError, match=r"that is another run: seed was 0, is 9"):
+    with pytest.raises(UserError, match=r"that run has other settings: seed was 0, is 9"):
         chosen(copy, *CARTPOLE, "resume=auto", "seed=9")
 
 

@@ -16,7 +16,6 @@ class Section:
     Attributes:
         text: paragraph above the table.
         table: texts, a column a head; those whose heads are in `words` are set to the left.
-        remarks: lines below the table.
         figures: file's name -> caption and figure.
         files: name -> content of NAME.csv.
     """
@@ -25,6 +24,5 @@ class Section:
     text: str = ""
     table: pd.DataFrame | None = None
     words: tuple[str, ...] = ()
-    remarks: list[str] = field(default_factory=list)
     figures: dict[str, tuple[str, "Figure"]] = field(default_factory=dict)
     files: dict[str, pd.DataFrame] = field(default_factory=dict)

@@ -22,6 +22,7 @@ class ReplayStorage(Stateful, Storage):
     unit = "transitions"  # what the capacity counts
     fills_in_order = False  # whether, without a budget, its first len(storage) slots are in use
     compresses = False  # whether its projected bytes are a bound that data seldom reach
+    smaller = ""  # overrides that choose storages of fewer bytes
     device = torch.device("cpu")  # of what is sampled
     _made_of: tuple[tuple, dict[str, Any]]  # the constructor's arguments
 

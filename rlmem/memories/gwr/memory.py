@@ -75,12 +75,12 @@ class GwrMemory:
         """
         if settings.budget is not None:
             read_budget(settings.budget)
-        released = settings.terminals == "node" or settings.episodes == "joined"
-        if released and run.agent.n_step > 1:
-            raise UserError(
-                f"agent.n_step={run.agent.n_step}: memory.terminals={settings.terminals} and "
-                f"memory.episodes={settings.episodes} have edges of one step; use agent.n_step=1"
-            )
+        for key, one_step, more in (("terminals", "node", "edge"), ("episodes", "joined", "apart")):
+            if getattr(settings, key) == one_step and run.agent.n_step > 1:
+                raise UserError(
+                    f"agent.n_step={run.agent.n_step}: with memory.{key}={one_step} an edge is of "
+                    f"one step; use agent.n_step=1, or memory.{key}={more}"
+                )
         check_name("memory/map/embedding", settings.embedding.kind, "memory.embedding.kind")
         samples = settings.metric.scale_samples
         measured = settings.metric.scale == "auto" and run.env.part.cls.images

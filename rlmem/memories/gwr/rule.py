@@ -129,7 +129,8 @@ def checked(settings: RuleSettings, **given: float) -> RuleSettings:
     for name, tau in (("tau_b", own.tau_b), ("tau_n", own.tau_n)):
         if not 0.0 < tau * own.kappa <= 1.0 or own.kappa <= 1.0:
             raise UserError(
-                f"memory.{name}={tau}, memory.kappa={own.kappa}: habituation falls to "
-                "1 - 1 / kappa for kappa above 1 and tau * kappa above 0 and up to 1"
+                f"memory.{name}={tau} memory.kappa={own.kappa}: memory.kappa must be above 1, and "
+                f"memory.{name} * memory.kappa above 0 and at most 1; leave both out for the "
+                "published ones"
             )
     return own

@@ -8,6 +8,7 @@ from rlmem.memories.base.blocks import Block
 from rlmem.memories.base.lazy import give_back_all, lazy_zeros
 from rlmem.memories.base.serialize import State
 from rlmem.memories.base.state import array_of
+from rlmem.memories.ring.frames import SMALLER
 from rlmem.memories.ring.ring import RingStorage
 from rlmem.registry import part
 
@@ -27,6 +28,7 @@ class DenseStorage(RingStorage):
         self._running = np.zeros((self.num_envs, *shape), self.dtype)
 
     kind = "dense"
+    smaller = SMALLER
 
     def clear(self) -> None:
         super().clear()

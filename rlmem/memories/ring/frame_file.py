@@ -66,6 +66,7 @@ class FrameFile:
         except OSError as error:
             raise UserError(
                 f"memory.storage.directory={self.directory}: no room for more frames "
-                f"({error.strerror}) at {self._taken / 2**30:.1f} GiB"
+                f"({error.strerror}) at {self._taken / 2**30:.1f} GiB; make room there, or use "
+                "another directory"
             ) from None
         self._taken = end

@@ -19,6 +19,8 @@ from rlmem.memories.ring.write_kernels import write
 from rlmem.registry import part
 from rlmem.settings import Settings, setting
 
+SMALLER = "memory/storage=compressed, or memory/storage=memmap memory.storage.directory=FOLDER"
+
 
 @part("memory/storage", "frames")
 class FrameStorage(RingStorage):
@@ -70,6 +72,7 @@ class FrameStorage(RingStorage):
         self._held = self._flat_actions, self._bytes_of_frames
 
     kind = "frames"
+    smaller = SMALLER
 
     def _write(self, block: Block) -> tuple[int, int]:
         if self._file is not None or self.budget is not None:

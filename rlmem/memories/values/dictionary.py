@@ -68,7 +68,7 @@ class Dictionary(Episodic):
             if key_size % spec.stack:
                 raise UserError(
                     f"agent.key_size={key_size}: each of an observation's {spec.stack} frames has "
-                    "its part of a random projection; use a multiple of that"
+                    f"its part of a random projection; use a multiple of {spec.stack}"
                 )
             shape, scale = spec.observation_shape, spec.input_scale
             projection = RandomProjection(shape, key_size, needs.seed, scale, spec.stack)

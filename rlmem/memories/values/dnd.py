@@ -170,9 +170,8 @@ class DND(ValueMemory):
         values: np.ndarray,
         hashes: np.ndarray | None = None,
     ) -> np.ndarray:
-        keys = checked_keys(keys, self.key_size) + np.float32(
-            0.0
-        )  # one zero, not two, before it is hashed
+        # One zero in place of two, 0.0 and -0.0, before it is hashed.
+        keys = checked_keys(keys, self.key_size) + np.float32(0)
         actions = checked_actions(actions, len(keys), self.num_actions)
         values = np.ascontiguousarray(values, np.float32)
         if values.shape != actions.shape or not np.isfinite(values).all():

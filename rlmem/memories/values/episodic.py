@@ -147,8 +147,9 @@ class EpisodicMemory(ReplayMemory):
             left = budget - sum(held.values())
             if left <= 0:
                 raise UserError(
-                    f"memory.budget={budget}: what answers takes {budget - left} of it when full, "
-                    "which leaves no replay; use more, or a smaller memory.share"
+                    f"memory.budget={budget}: the entries that the agent asks take {budget - left} "
+                    "bytes when full, which leaves none for the replay; use a larger "
+                    "memory.budget, or a smaller memory.share"
                 )
         if values.trains:
             needs = replace(needs, n_step=1, columns={})  # returns are made here, not at sampling
