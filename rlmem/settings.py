@@ -249,7 +249,7 @@ def _typed(hint: Any, value: Any, key: str, within: list[Any] | None = None) -> 
         with contextlib.suppress(ValueError):
             return float(value)
     whole = hint is int and isinstance(value, float) and value.is_integer()
-    raise UserError(f"{shown} must be {_WORDS[hint]}" + (f"; write {int(value)}" if whole else ""))
+    raise UserError(f"{shown} must be {_WORDS[hint]}" + (f"; write {value:.0f}" if whole else ""))
 
 
 def choose(

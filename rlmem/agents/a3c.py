@@ -26,14 +26,12 @@ from rlmem.agents.base import (
 from rlmem.agents.shared import LocalCopy, SharedWeights
 from rlmem.collect.config import StreamConfig
 from rlmem.collect.module import Rounds
-from rlmem.collect.rollouts import rollout_bytes
+from rlmem.collect.rollouts import MOST_ACTIONS, rollout_bytes
 from rlmem.collect.workers import WorkerStream
 from rlmem.errors import UserError
 from rlmem.networks.policies import GROUP, PolicySettings, make_policy
 from rlmem.registry import part
 from rlmem.settings import setting
-
-MOST_ACTIONS = 2**16  # that are kept for resuming
 
 
 @dataclass(kw_only=True)
@@ -141,7 +139,6 @@ class A3C(Learner):
         """The stream of the workers' reports."""
 
         def start() -> Job:
-            self.shared.take(self._copy, self.optimizer)  # as they were built, or loaded
             self.shared.share()
             self.optimizer = self.shared.as_optimizer()
             loss = LossSettings(
@@ -168,6 +165,11 @@ class A3C(Learner):
         if self.stops_diverged and not torch.isfinite(self._copy.weights).all():
             raise Diverged("the loss is nan", self)
         return outputs
+
+    def on_train_start(self) -> None:
+        """Share the weights as they were built, or loaded: from here on `fetch` may be called."""
+        super().on_train_start()
+        self.shared.take(self._copy, self.optimizer)
 
     def on_train_end(self) -> None:
         """The workers are at rest now: take what they learned last."""

@@ -80,8 +80,7 @@ class Learner(lightning.LightningModule):
     rest in evaluation mode and are in training mode while it learns.
 
     Attributes:
-        discrete: whether its actions are numbers; else they are points of a box.
-        has_action_values: whether `online` gives the values of all actions of a state.
+        has_action_values: whether a state's value is that of its best action, for pictures.
         takes_sequences: whether it learns from batches [U, B, T] of runs of transitions.
         takes_rollouts: whether it learns from all that was played since its last update, and reads
             minibatches of it itself (`rlmem.memories.rollout`).
@@ -90,7 +89,7 @@ class Learner(lightning.LightningModule):
         has_workers: whether worker processes play for it (`rlmem.memories.worker_rollouts`).
         asks: whether it asks its memory what to play (`rlmem.memories.values.base`).
         makes_keys: whether it then asks with keys of its own; False: with the observations.
-        compiles: whether `_update`, a function of one minibatch, can be one compiled graph; then
+        compiles: whether `_update`, a function of one minibatch, can be one compiled graph, where
             `optimizer` is a `FusedAdam`.
         recordable: whether its kernels can be recorded on a GPU and replayed as one launch, as
             `_update` never waits for any of them.
@@ -102,7 +101,6 @@ class Learner(lightning.LightningModule):
         stops_diverged: whether a loss that is no finite number ends the run.
     """
 
-    discrete: ClassVar[bool] = True
     has_action_values: ClassVar[bool] = False
     takes_sequences: ClassVar[bool] = False
     takes_rollouts: ClassVar[bool] = False

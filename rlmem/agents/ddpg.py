@@ -61,7 +61,6 @@ class DDPG(Learner):
         generator: on the CPU; target smoothing draws from it, and checkpoints hold its state.
     """
 
-    discrete = False
     compiles = data_parallel = True
     if_diverged = "smaller step sizes (agent.actor_lr, agent.critic_lr)"
 

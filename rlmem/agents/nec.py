@@ -27,7 +27,7 @@ from rlmem.agents.base import (
     joined,
     or_random,
 )
-from rlmem.agents.optimizers import apply_gradients, forget_casts, make_optimizer
+from rlmem.agents.optimizers import OPTIMIZERS, apply_gradients, forget_casts, make_optimizer
 from rlmem.agents.schedules import EpsilonSettings
 from rlmem.errors import UserError
 from rlmem.memories.base.batch import Batch
@@ -46,7 +46,7 @@ class NECSettings(AgentSettings):
     key_size: int = setting(at_least=1, at_most=65_536)
     reward_clip: bool = setting()  # Atari's, where env.reward_clip is not given
     standard_keys: bool = setting()
-    optimizer: str = setting(choices=("adam", "rmsprop"))
+    optimizer: str = setting(choices=tuple(OPTIMIZERS))
     lr: float = setting(above=0)
     adam_eps: float = setting(above=0)
     max_grad_norm: float | None = setting(above=0)

@@ -8,6 +8,7 @@ It is DQN, whose switches it has as well; prioritized replay is the memory's par
 
 import contextlib
 import functools
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -47,7 +48,7 @@ class RainbowSettings(DQNSettings):
 
 
 def _rising(value: Any) -> str | None:
-    fits = len(value) == 2 and value[0] < value[1]
+    fits = len(value) == 2 and value[0] < value[1] and all(map(math.isfinite, value))
     return None if fits else "two rising numbers such as [-10,10]"
 
 

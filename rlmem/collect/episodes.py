@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from rlmem.collect.config import no_number
 from rlmem.errors import UserError
 from rlmem.memories.base.serialize import State
 from rlmem.memories.base.state import count_of, entry
@@ -36,7 +37,7 @@ def _add(
     return ended, finite
 
 
-def no_number(total: np.ndarray, reward: np.ndarray, length: np.ndarray) -> str:
+def first_no_number(total: np.ndarray, reward: np.ndarray, length: np.ndarray) -> str:
     """What is said of the first of E environments whose return is no finite number.
 
     Args:
@@ -44,10 +45,7 @@ def no_number(total: np.ndarray, reward: np.ndarray, length: np.ndarray) -> str:
         length: env steps of its episode so far, int [E].
     """
     env = int(np.flatnonzero(~np.isfinite(total))[0])
-    return (
-        f"env: environment {env} gave the reward {reward[env]} in step {length[env]:,} of an "
-        "episode; rewards must be finite numbers: correct the environment"
-    )
+    return no_number(env, reward[env], length[env])
 
 
 class EpisodeTracker:
@@ -78,7 +76,7 @@ class EpisodeTracker:
         """
         ended, finite = _add(self._return, self._length, reward, done)
         if not finite:
-            raise UserError(no_number(self._return, reward, self._length))
+            raise UserError(first_no_number(self._return, reward, self._length))
         if not ended:
             return
         for env in np.flatnonzero(done):

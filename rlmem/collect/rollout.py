@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from rlmem.collect.collector import Policy
-from rlmem.collect.episodes import no_number
+from rlmem.collect.episodes import first_no_number
 from rlmem.envs import EnvStepper, FrameStack, Step
 from rlmem.errors import UserError, need
 from rlmem.units import several
@@ -120,7 +120,7 @@ def evaluate_policy(
         total += step.reward
         length += 1
         if not np.isfinite(total).all():
-            raise UserError(f"evaluation: {no_number(total, step.reward, length)}")
+            raise UserError(f"evaluation: {first_no_number(total, step.reward, length)}")
         filming = filming and not done[0]
         endless = ~done & (length >= LONGEST)
         for i in np.flatnonzero(done | endless):

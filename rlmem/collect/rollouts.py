@@ -4,14 +4,18 @@ It is resumed as the `Collector` is: no emulator can be saved, so the actions si
 was seeded are kept, and played again.
 """
 
+import math
 from array import array
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from rlmem.collect.config import StreamConfig, derive_seed
+from rlmem.collect.config import StreamConfig, derive_seed, no_number
 from rlmem.envs import EnvSpec, EnvStepper
+from rlmem.errors import UserError
+
+MOST_ACTIONS = 2**16  # of an environment: those that were played are kept as uint16
 
 
 class RolloutEnv:
@@ -80,7 +84,11 @@ class RolloutEnv:
         self.done = self.terminated = False
 
     def step(self, action: int) -> None:
-        """Play an action; `done` says whether the rollout is over before its T steps."""
+        """Play an action; `done` says whether the rollout is over before its T steps.
+
+        Raises:
+            UserError: the episode's return is no finite number.
+        """
         stack, n = self.env.spec.stack, self.length
         step = self.env.step(np.array([action]))
         self.frames[stack + n] = step.next_observation[0]
@@ -92,6 +100,8 @@ class RolloutEnv:
         self._played.append(action)
         self._return += float(step.reward[0])
         self._steps += 1
+        if not math.isfinite(self._return):
+            raise UserError(no_number(self.number, step.reward[0], self._steps))
         if self.done:
             self._following = step.observation[0]
             self.episodes.append((self._return, self._steps))

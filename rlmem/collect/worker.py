@@ -204,7 +204,7 @@ def _rest(worker: Worker, pipe: Connection) -> bool:
 
 
 def peak_rss_bytes() -> int:
-    """Of this process."""
+    """Largest resident set of this process, since it began or since it was last reset."""
     import resource
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

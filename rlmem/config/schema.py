@@ -30,7 +30,7 @@ def _rounds(value: Any) -> str | None:
 
 
 def _compile(value: Any) -> str | None:
-    return None if value in (True, False, "auto") else "true, false or auto"
+    return None if isinstance(value, bool) or value == "auto" else "true, false or auto"
 
 
 @dataclass(kw_only=True)

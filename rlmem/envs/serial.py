@@ -39,7 +39,7 @@ class SerialEnvStepper:
         first_action: the environment's own number for action 0, where actions are integers.
         action_table: the environment's own action for each number, [actions, A], where the
             environment takes vectors and the agent numbers.
-        check: refuses a first observation of an episode that no frame can be made of.
+        check: refuses the first observation after a seeding if no frame can be made of it.
         can_render: whether `envs[0].render()` gives uint8 [H, W, 3].
     """
 

@@ -220,17 +220,17 @@ class CompressedReplayBuffer(ReplayBuffer):
         env_ids = np.random.randint(0, high=self.n_envs, size=(n,))  # noqa: NPY002
         index = torch.from_numpy(batch_inds * self.n_envs + env_ids)
         slots = self.storage.locate(index).numpy()
-        batch: Any = self.storage.get(slots)
+        batch = self.storage.read(slots)
         if self.n_steps > 1:
             rewards, discounts = self._returns(slots, env)
         else:
-            rewards = self._normalize_reward(batch["next", "reward"].numpy(), env)
+            rewards = self._normalize_reward(batch["reward"].numpy(), env)
             discounts = None
         return ReplayBufferSamples(
             observations=self._observations(batch["observation"], env),
             actions=self.to_torch(batch["action"].numpy().astype(self._action_dtype, copy=False)),
-            next_observations=self._observations(batch["next", "observation"], env),
-            dones=self.to_torch(batch["next", "terminated"].numpy().astype(np.float32)),
+            next_observations=self._observations(batch["next_observation"], env),
+            dones=self.to_torch(batch["terminated"].numpy().astype(np.float32)),
             rewards=self.to_torch(rewards),
             discounts=None if discounts is None else self.to_torch(discounts),
         )

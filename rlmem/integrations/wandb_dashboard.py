@@ -140,11 +140,11 @@ def dashboard(entity: str, project: str) -> Any:
                 name=name,
                 panels=panels,
                 is_open=name not in ("Learning", "Videos", "Map"),
-                panel_settings=ws.SectionPanelSettings(x_axis="env_steps"),
+                panel_settings=ws.SectionPanelSettings(x_axis=AXIS),
             )
             for name, panels in sections.items()
         ],
-        settings=ws.WorkspaceSettings(x_axis="env_steps", max_runs=100),
+        settings=ws.WorkspaceSettings(x_axis=AXIS, max_runs=100),
         runset_settings=ws.RunsetSettings(
             pinned_columns=[
                 "run:displayName",
@@ -249,7 +249,7 @@ def _lines(wr: Any, metric: str, **more: Any) -> Any:
 def _components(wr: Any) -> list[Any]:
     stacked = wr.LinePlot(
         title="memory by component, of the first run in the list",
-        x="env_steps",
+        x=AXIS,
         metric_regex=COMPONENTS,
         plot_type="stacked-area",
         max_runs_to_show=1,

@@ -216,7 +216,8 @@ class ReplayMemory:
             num_batches: minibatches, U.
 
         Returns:
-            Columns [U, B, ...]. The tensors are the memory's own: the next draw overwrites them.
+            Columns [U, B, ...]. The tensors are the memory's own: the next draw overwrites them,
+            and an observation and the next one may share frames.
 
         Raises:
             RuntimeError: the memory is empty.

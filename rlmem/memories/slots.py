@@ -169,7 +169,11 @@ class SlotStorage(TransitionStorage):
             raise IndexError(f"slot {flat[~self._held[flat]][0]} holds no transition")
         batch = self.buffers(index.shape) if buffers is None else buffers
         for name, column in self._columns.items():
-            batch[name].numpy()[...] = column[index]
+            out = batch[name].numpy()
+            if out.dtype == column.dtype:  # in one copy; the slots are checked
+                column.take(index, axis=0, out=out, mode="clip")
+            else:
+                out[...] = column[index]
         return batch
 
     def limit_bytes(self, budget: int, slot_bytes: int) -> None:

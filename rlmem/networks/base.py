@@ -71,16 +71,19 @@ class QNetwork(nn.Module):
         return False
 
 
-def network_class(kind: str, observation_shape: Sequence[int]) -> Any:
-    """The class of a kind; `auto` is the one that suits the observations.
+def network_class(kind: str, observation_shape: Sequence[int], group: str = "network") -> Any:
+    """The class of a kind of network; `auto` is the one that suits the observations.
+
+    Args:
+        group: of parts, whose classes have `fits` and `suits`.
 
     Raises:
         UserError: there is none, or it does not take such observations.
     """
     shape = tuple(observation_shape)
-    chosen = registry.find_suited("network", kind, "agent.network.kind", shape)
+    chosen = registry.find_suited(group, kind, "agent.network.kind", shape)
     if not chosen.cls.fits(shape):
-        suited = registry.find_suited("network", registry.AUTO, "agent.network.kind", shape)
+        suited = registry.find_suited(group, registry.AUTO, "agent.network.kind", shape)
         raise UserError(
             f"agent.network.kind={kind}: it does not fit observations of shape {shape}; "
             f"use agent.network.kind={suited.name}"

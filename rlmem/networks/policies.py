@@ -13,8 +13,7 @@ from typing import Any, ClassVar
 import torch
 from torch import nn
 
-from rlmem import registry
-from rlmem.errors import UserError
+from rlmem.networks.base import network_class
 from rlmem.networks.conv import MinatarNet, NatureNet
 from rlmem.registry import part
 from rlmem.settings import Settings, setting
@@ -303,12 +302,5 @@ def make_policy(
     Raises:
         UserError: there is none, or it does not take such observations.
     """
-    shape = tuple(observation_shape)
-    chosen = registry.find_suited(GROUP, kind, "agent.network.kind", shape)
-    if not chosen.cls.fits(shape):
-        suited = registry.find_suited(GROUP, registry.AUTO, "agent.network.kind", shape)
-        raise UserError(
-            f"agent.network.kind={kind}: it does not fit observations of shape {shape}; "
-            f"use agent.network.kind={suited.name}"
-        )
-    return chosen.cls(shape, num_actions, hidden=hidden, input_scale=input_scale)
+    cls = network_class(kind, observation_shape, GROUP)
+    return cls(tuple(observation_shape), num_actions, hidden=hidden, input_scale=input_scale)

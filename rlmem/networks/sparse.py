@@ -15,7 +15,7 @@ def sparse_init(network: nn.Module, share: float = 0.9) -> None:
     four inputs, nine tenths would be all.
 
     Args:
-        share: of the incoming weights that are 0, [0, 1).
+        share: of the incoming weights that are 0, [0, 1]; one is kept at least.
     """
     for module in network.modules():
         if not isinstance(module, nn.Linear | nn.Conv2d):

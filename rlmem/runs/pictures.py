@@ -16,7 +16,7 @@ from rlmem.envs.spec import Step
 from rlmem.errors import UserError, need
 from rlmem.memories.base.pictures import Embed, Picture, PictureContext, Table
 from rlmem.runs import build
-from rlmem.runs.score import load_networks, load_run_memory
+from rlmem.runs.score import load_player, load_run_memory
 
 
 def show_memory(cfg: EvaluateSettings) -> None:
@@ -32,8 +32,9 @@ def show_memory(cfg: EvaluateSettings) -> None:
     env = build.build_evaluation_env(run_cfg, cfg.episodes, render=False)
     try:
         agent = build.build_agent(run_cfg, env.spec)
-        env_steps = load_networks(run_dir, cfg.checkpoint, agent)
-        memory = load_run_memory(run_cfg, env.spec, agent, folder)
+        env_steps, memory = load_player(run_dir, cfg.checkpoint, run_cfg, env.spec, agent)
+        if memory is None:
+            memory = load_run_memory(run_cfg, env.spec, agent, folder)
         out = Path(cfg.out) if cfg.out else run_dir / "map"
         check_output_dir(out, "out", "out=map")
         epsilon = run_cfg.evaluation.epsilon if cfg.epsilon is None else cfg.epsilon

@@ -1,5 +1,6 @@
 """One run's parts, put together, and what happens to them."""
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from rlmem.callbacks.records import Recorder
 from rlmem.callbacks.signals import StopOnSignal
 from rlmem.collect.module import EnvStepDataModule
 from rlmem.collect.stream import Stream
+from rlmem.collect.worker import peak_rss_bytes
 from rlmem.compiling import watched
 from rlmem.config.schema import TrainSettings
 from rlmem.config.sweep_place import place_of_this_job
@@ -27,7 +29,6 @@ from rlmem.runs.resume import command_to_go_on
 from rlmem.runs.summary import (
     device_name,
     git_commit,
-    peak_rss_bytes,
     versions,
     write_summary,
 )
@@ -185,16 +186,20 @@ class Run:
         }
 
     def close(self, summary: dict[str, Any]) -> None:
-        """Write the summary last and let go of everything."""
+        """Write what is left, the summary last."""
         self.progress.close()
         self.recorder.close()
-        self.stream.close()
-        self.evaluation.env.close()
         if distributed.rank == 0:
             write_summary(self.run_dir, summary)
         for logger in self.loggers:
             logger.close(summary["status"], summary)
-        self.signals.restore()
+
+    def let_go(self) -> None:
+        """Let go of the environments, of processes that play, and of signals."""
+        with contextlib.ExitStack() as opened:
+            opened.callback(self.signals.restore)
+            opened.callback(self.evaluation.env.close)
+            opened.callback(self.stream.close)
 
 
 def _progress(stream: Stream, recorder: Recorder, enabled: bool) -> Progress:

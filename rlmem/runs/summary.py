@@ -4,9 +4,7 @@ import contextlib
 import importlib.metadata
 import json
 import platform
-import resource
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -59,12 +57,6 @@ def reset_peak_rss() -> None:
     """Let `peak_rss_bytes` begin anew, where the system can (Linux)."""
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
-
-
-def peak_rss_bytes() -> int:
-    """Largest resident set of this process since `reset_peak_rss`."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
 
 
 def write_summary(run_dir: Path, summary: dict[str, Any]) -> None:

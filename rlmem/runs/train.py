@@ -1,5 +1,6 @@
 """One training run, from its configuration to its summary."""
 
+import contextlib
 import gc
 import sys
 import time
@@ -115,8 +116,34 @@ def _train_here(cfg: TrainSettings, run_dir: Path, resuming: bool) -> dict[str, 
     _quiet()
     gc.collect()  # a run before this one: its parts hold each other, and with them its memory
     reset_peak_rss()
-    run = Run(cfg, run_dir)
-    lock = lock_run(run_dir)
+    run, job = Run(cfg, run_dir), place_of_this_job()
+    # Whatever fails from here on, all that was opened is let go of, the last first.
+    with contextlib.ExitStack() as opened:
+        opened.callback(torch.set_flush_denormal, False)
+        opened.enter_context(lock_run(run_dir))
+        opened.callback(run.let_go)
+        _prepare(cfg, run, run_dir, told=job is None)
+        if resuming:
+            _say(f"resumed at {run.stream.env_steps:,} env steps")
+        summary = _fit(run)
+    seconds = time.perf_counter() - started
+    if job is None:
+        _say(summary_table(summary, seconds))
+    else:
+        _say(("" if job.alone else f"job {job.number}: ") + summary_line(summary, seconds))
+    if stopped := run.signals.received or run.stopped:
+        run.signals.pass_on()
+        _say(f"go on with: {command_to_go_on(run_dir)}")
+        sys.exit(128 + stopped)
+    return summary
+
+
+def _prepare(cfg: TrainSettings, run: Run, run_dir: Path, *, told: bool) -> None:
+    """Set up the process, say what the run takes, and go on from its checkpoint if there is one.
+
+    Args:
+        told: whether to say what is of this machine and not of this run.
+    """
     threads = 0
     if distributed.rank == 0:
         threads = choose_threads(cfg.trainer.threads, run.agent, run_dir, cfg.trainer.devices)
@@ -124,14 +151,13 @@ def _train_here(cfg: TrainSettings, run_dir: Path, resuming: bool) -> dict[str, 
     keep_freed_memory()
     # Adam's moments fade into denormal numbers, which cost a small network a tenth of its speed.
     torch.set_flush_denormal(True)
-    job = place_of_this_job()
-    if job is None:
+    if told:
         _say(f"run directory: {run_dir}")
     # A run that ends by its episodes may be far shorter than its env steps allow.
     steps = None if cfg.trainer.max_episodes else cfg.trainer.max_env_steps
     fits, *warned = preflight(run.stream.memory, distributed.size, steps).splitlines()
     held, _, room = fits.partition("; ")
-    for line in [held, *([] if job else [room]), *warned]:
+    for line in [held, *([room] if told else []), *warned]:
         _say(line)
     if slow := slow_precision(cfg.trainer.precision, run.trainer.strategy.root_device.type):
         _say(slow)
@@ -140,8 +166,10 @@ def _train_here(cfg: TrainSettings, run_dir: Path, resuming: bool) -> dict[str, 
         write_config(cfg, run_dir)
         # Of the segment that is gone on with.
         (run_dir / "summary.json").unlink(missing_ok=True)
-    if resuming:
-        _say(f"resumed at {run.stream.env_steps:,} env steps")
+
+
+def _fit(run: Run) -> dict[str, Any]:
+    """Train, and write the summary whatever happens; the summary."""
     status, error, summary = "failed", None, None
     try:
         with repeatable(run.trainer.strategy.root_device):
@@ -156,15 +184,4 @@ def _train_here(cfg: TrainSettings, run_dir: Path, resuming: bool) -> dict[str, 
     finally:
         summary = summary or run.summary(status, error)
         run.close(summary)
-        lock.close()
-        torch.set_flush_denormal(False)
-    seconds = time.perf_counter() - started
-    if job is None:
-        _say(summary_table(summary, seconds))
-    else:
-        _say(("" if job.alone else f"job {job.number}: ") + summary_line(summary, seconds))
-    if stopped := run.signals.received or run.stopped:
-        run.signals.pass_on()
-        _say(f"go on with: {command_to_go_on(run_dir)}")
-        sys.exit(128 + stopped)
     return summary

@@ -11,7 +11,9 @@ from torch import nn
 
 from rlmem.agents.a3c_worker import LossSettings, returns_of, rollout_loss
 from rlmem.agents.shared import LocalCopy, SharedWeights, flatten_weights
+from rlmem.envs import EnvSpec
 from rlmem.networks.policies import Policy, make_policy
+from tests.settings import settings
 
 PLAIN = LossSettings(
     gamma=0.9,
@@ -113,6 +115,21 @@ def test_a_loaded_optimizer_is_gone_on_with() -> None:
         stepped_by([-1.0], shared, copy)
     assert torch.equal(saved.weights, fresh.weights)
     assert torch.equal(saved.state["exp_avg"], fresh.state["exp_avg"])
+
+
+def test_an_agent_that_is_stopped_before_its_workers_start_keeps_what_was_loaded() -> None:
+    spec = EnvSpec("Vectors", "gym", 1, (4,), np.dtype(np.float32), 1, 3, 1)
+    agent = settings("agent=a3c", "env=cartpole", "agent.workers=1").agent.build(None, spec)
+    agent._stream = SimpleNamespace(updates=7)
+    flatten = torch.nn.utils.parameters_to_vector
+    with torch.no_grad():
+        for weight in agent.online.parameters():
+            weight += 1
+    loaded = flatten(agent.online.parameters()).clone()
+    agent.on_train_start()
+    agent.on_train_end()
+    assert torch.equal(flatten(agent.online.parameters()), loaded)
+    assert agent.grad_steps == 7
 
 
 def test_returns_bootstrap_and_advantages_with_lambda_1_are_returns_less_values() -> None:

@@ -158,6 +158,7 @@ def test_returns_shorten_and_see_farther_from_each_reset_on() -> None:
         (["agent.distribution=auto"], "agent.distribution=auto: .*c51"),
         (["agent.loss=huber"], "agent.loss=huber: .*use agent.loss=mse, or agent"),
         (["agent.support=[3,1]"], r"agent.support=\[3.*two rising numbers"),
+        (["agent.support=[-inf,1]"], r"agent.support=\[-inf.*two rising numbers"),
         (["agent.target_clip=[-1,1]"], "agent.target_clip=.*use agent.target_clip=null"),
         (
             ["agent.anneal.n_step=20"],

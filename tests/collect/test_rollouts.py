@@ -8,6 +8,7 @@ import pytest
 from rlmem.collect.config import StreamConfig
 from rlmem.collect.rollouts import RolloutEnv, rollout_bytes
 from rlmem.envs import EnvSpec, FrameStack, Step
+from rlmem.errors import UserError
 from tests.collect.helpers import ScriptedEnv
 
 CONFIG = StreamConfig(
@@ -107,6 +108,18 @@ def test_rewards_are_shaped_and_episodes_count_the_envs() -> None:
     assert first["rewards"] == [1.0, 1.0, -4.0]
     assert second["rewards"] == [1.0, 1.0, 1.0]  # a cut is no termination
     assert rollouts.episodes == [(7.5, 3), (7.5, 3)]
+
+
+@pytest.mark.parametrize("reward", [np.nan, np.inf])
+def test_a_reward_that_is_no_number_ends_a_worker(reward: float) -> None:
+    env = Pictures(3, 1)
+    rollouts = RolloutEnv(env, 5, CONFIG, 2)
+    rollouts.begin()
+    rollouts.step(0)
+    step = env.step
+    env.step = lambda action: replace(step(action), reward=np.array([reward], np.float32))
+    with pytest.raises(UserError, match=r"environment 2 gave the reward (nan|inf) in step 2 of an"):
+        rollouts.step(0)
 
 
 @pytest.mark.parametrize("after", range(9))

@@ -43,6 +43,8 @@ MISTAKES = {
     "experiment=gwrr_paper env=cartpole": "; it goes with env=mujoco",
     # wrong types
     "seed=abc": "seed=abc: must be a whole number",
+    "trainer.compile=1": "trainer.compile=1: must be true, false or auto",
+    "agent.network.hidden=[64,x]": "agent.network.hidden=[64, 'x']: x in it must be a whole number",
     "trainer.max_env_steps=1e5": "=100000.0: must be a whole number; write 100000",
     "agent.lr=fast": "agent.lr=fast: must be a number",
     "agent.lr=null": "agent.lr=null: must have a value",

@@ -63,3 +63,7 @@ def test_a_finished_run_is_scored_with_what_its_memory_knew(
         UserError, match=r"best\.ckpt holds agent=nec's network, but not the memory"
     ):
         evaluate(evaluate_settings(f"run={tmp_path}", "checkpoint=best"))
+    with pytest.raises(
+        UserError, match=r"best\.ckpt holds agent=nec's network, but not the memory"
+    ):
+        evaluate(evaluate_settings("mode=map", f"run={tmp_path}", "checkpoint=best"))

@@ -12,6 +12,7 @@ import pytest
 
 from rlmem.callbacks import checkpoint
 from rlmem.callbacks.evaluation import Evaluation
+from rlmem.envs.serial import SerialEnvStepper
 from rlmem.errors import UserError
 from rlmem.runs.resume import lock_run
 from tests.runs.helpers import (
@@ -225,6 +226,22 @@ def test_a_run_directory_has_one_writer(tmp_path: Path) -> None:
     with lock_run(tmp_path), pytest.raises(UserError, match="another process is training there"):
         lock_run(tmp_path)
     lock_run(tmp_path).close()
+
+
+def test_a_run_that_could_not_begin_leaves_nothing_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = []
+    monkeypatch.setattr(SerialEnvStepper, "close", lambda stepper: closed.append(stepper))
+    monkeypatch.setattr("rlmem.runs.train.write_config", refuse)
+    with pytest.raises(UserError, match="no room") as error:  # which keeps the run's frames alive
+        run(tmp_path)
+    lock_run(tmp_path).close()
+    assert len(set(closed)) == 2, error  # that of training and that of evaluation
+
+
+def refuse(*given: Any) -> None:
+    raise UserError("no room")
 
 
 def test_a_checkpoint_is_not_ahead_of_the_files(

@@ -123,6 +123,8 @@ def test_the_page_has_its_findings_tables_and_figures(tmp_path: Path) -> None:
     assert "0.500 [0.500, 0.500]" in page
     assert "6 of 6" in page
     assert page.index("halves") < page.index("<svg")
+    for remark in ("the episode, from 1, that begins", "geometric one over mazes"):  # what is below
+        assert remark in page
     names = {path.stem for path in (tmp_path / "report/figures").glob("*.png")}
     assert names == {"steps", "episodes-released", "episodes-random", "mazes", "cost"}
 

@@ -50,7 +50,7 @@ def collect(
     `columns` are set apart."""
     found = Collection([*recorded])
     seen: set[Path] = set()
-    ids: dict[tuple[str, float, str], Path] = {}
+    ids: dict[tuple[str, str, str], Path] = {}
     for folder in folders:
         for run_dir in find_runs(folder):
             if (resolved := run_dir.resolve()) in seen:
@@ -61,7 +61,7 @@ def collect(
             except ValueError as error:
                 found.left_out.append((str(run_dir), str(error)))
                 continue
-            known = str(run.started.get("id")), run.number("env_steps"), run.status
+            known = str(run.started.get("id")), str(run.summary.get("env_steps")), run.status
             if "id" in run.started and known in ids:  # it would count as a further seed
                 found.left_out.append((str(run_dir), f"a copy of {ids[known]}"))
                 continue

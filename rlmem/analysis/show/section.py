@@ -9,13 +9,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-@dataclass
+@dataclass(slots=True)
 class Section:
     """What a page shows below one heading.
 
     Attributes:
         text: paragraph above the table.
         table: texts, a column a head; those whose heads are in `words` are set to the left.
+        remarks: lines below the table.
         figures: file's name -> caption and figure.
         files: name -> content of NAME.csv.
     """
@@ -24,5 +25,6 @@ class Section:
     text: str = ""
     table: pd.DataFrame | None = None
     words: tuple[str, ...] = ()
+    remarks: list[str] = field(default_factory=list)
     figures: dict[str, tuple[str, "Figure"]] = field(default_factory=dict)
     files: dict[str, pd.DataFrame] = field(default_factory=dict)

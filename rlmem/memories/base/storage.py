@@ -105,10 +105,10 @@ class ReplayStorage(Stateful, Storage):
         """Give n-step returns over so many steps, of this discount, from here on.
 
         Args:
-            n_step: 2 at least, up to those that it was made with.
+            n_step: 2 at least.
 
         Raises:
-            ValueError: it sums returns as transitions are written.
+            ValueError: it sums returns as transitions are written, or was made for one step.
         """
         raise ValueError("its returns are summed as transitions are written")
 

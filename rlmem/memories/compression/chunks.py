@@ -164,10 +164,11 @@ def _decode(places, order, length, envs, data, starts, a, out):
     # say where the next one's head and values begin. In the order of the places each chunk is
     # decoded once, and only up to its last frame that is asked for.
     for k in range(len(order)):
-        place = places[order[k]]
+        # A view, as `out[order[k], w]` would read the order anew at each word.
+        place, row = places[order[k]], out[order[k]]
         if place < 0:
             for w in range(len(words)):
-                out[order[k], w] = 0
+                row[w] = 0
             continue
         if place // length != chunk:
             chunk, number, position = place // length, number + 1, -1
@@ -181,13 +182,14 @@ def _decode(places, order, length, envs, data, starts, a, out):
                 head, value, h = data, data, np.uint64(s + PREFIX)
                 v = h + np.uint64(size)
                 reference = np.int32(data[s + 3])
+            begun = a.references[reference]
             for w in range(len(words)):
-                words[w] = a.references[reference, w]
+                words[w] = begun[w]
         while position < place % length:
             h, v = apply(frame, head, h, value, v)
             position += 1
         for w in range(len(words)):
-            out[order[k], w] = words[w]
+            row[w] = words[w]
 
 
 def as_words(frames: np.ndarray) -> np.ndarray:

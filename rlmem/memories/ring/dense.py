@@ -9,6 +9,7 @@ from rlmem.memories.base.lazy import give_back_all, lazy_zeros
 from rlmem.memories.base.serialize import State
 from rlmem.memories.base.state import array_of
 from rlmem.memories.ring.frames import SMALLER
+from rlmem.memories.ring.reading import SampleArrays
 from rlmem.memories.ring.ring import RingStorage
 from rlmem.registry import part
 
@@ -52,13 +53,16 @@ class DenseStorage(RingStorage):
             stack[-1] = following[row]
             self._next[slot + row] = stack
 
+    def buffers(self, shape: tuple[int, ...], *, pinned: bool = False) -> SampleArrays:
+        return SampleArrays(self, shape, pinned=pinned, apart=True)  # as both are held whole
+
     def _take(
         self, index: np.ndarray, last: np.ndarray, places: np.ndarray, out: np.ndarray
     ) -> None:
-        n, stack = len(index), self.stack
-        overlap = len(out) == n
-        self._observation.take(index, axis=0, out=out[:, :stack] if overlap else out[:n])
-        self._next.take(last, axis=0, out=out[:, -stack:] if overlap else out[n:])
+        # The slots are checked: without `clip` numpy would do so, by way of a copy of `out`.
+        observation, following = np.split(out, 2)
+        self._observation.take(index, axis=0, out=observation, mode="clip")
+        self._next.take(last, axis=0, out=following, mode="clip")
 
     def _frame_bytes(self) -> dict[str, int]:
         return self._stack_bytes(int(self.arrays.head["size"]))

@@ -191,6 +191,8 @@ class MemmapSettings(Settings):
 class MemmapFrameStorage(FrameStorage):
     """`FrameStorage` with its frames in a file."""
 
+    smaller = ""
+
     @classmethod
     def options(cls, settings: MemmapSettings) -> dict[str, Any]:
         return {"directory": settings.directory}

@@ -30,8 +30,8 @@ ROW = np.dtype(  # one transition
         ("after", np.uint8),  # transitions until its successor, 0: none yet; see FAR
     ]
 )
-# `after` of a successor that is so many transitions away or more. Above it, the episode ends: FAR
-# and `ends_of`.
+# `after` of a successor that is so many transitions away or more: look for it from there on.
+# FAR + 1, + 2, + 3: there is none, as the episode terminated, was truncated, or both (`ends_of`).
 FAR = 252
 CHUNK = np.dtype(
     [

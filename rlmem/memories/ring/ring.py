@@ -241,7 +241,8 @@ class RingStorage(RingFrames):
         return slots
 
     def buffers(self, shape: tuple[int, ...], *, pinned: bool = False) -> SampleArrays:
-        return SampleArrays(self, shape, pinned=pinned, apart=False)
+        # A GPU copies by itself what is contiguous, and torch would copy a view of the rest first.
+        return SampleArrays(self, shape, pinned=pinned, apart=pinned)
 
     def read(self, index: np.ndarray, buffers: SampleArrays | None = None) -> Batch:
         out = buffers or SampleArrays(self, index.shape, pinned=False, apart=True)
@@ -260,7 +261,7 @@ class RingStorage(RingFrames):
             raise IndexError(f"a slot of {flat.min()} .. {flat.max()} holds no transition")
         self._take(flat, out.last, out.places, out.frames)
         for name, column in out.more.items():
-            self._columns[name].take(flat, axis=0, out=column)
+            self._columns[name].take(flat, axis=0, out=column, mode="clip")  # they are checked
         return out.batch
 
     # Saving: see `rlmem.memories.ring.checkpoint`.

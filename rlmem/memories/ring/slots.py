@@ -17,7 +17,8 @@ from rlmem.units import parse_bytes
 Columns = Mapping[str, tuple[tuple[int, ...], Any]]  # name -> shape of a row, dtype
 # What a saved ring or a batch calls its own.
 TAKEN = frozenset(("rows", "chunks", "data", "action", "observation", "next", "next_observation"))
-TAKEN |= {"reward", "terminated", "truncated", "steps_to_next", "index", "weight", "mask"}
+TAKEN |= {"reward", "terminated", "truncated", "steps_to_next", "steps_to_next_obs"}
+TAKEN |= {"index", "weight", "mask"}
 
 
 @dataclass(kw_only=True)
@@ -104,8 +105,9 @@ class RingFrames(TransitionStorage):
     )
 
     def set_returns(self, n_step: int, gamma: float) -> None:
-        # What is read into has room for the stacks at both ends of more steps than one.
-        assert 2 <= n_step <= self._made_of[1]["n_step"]
+        if self.n_step == 1:  # its stacks may overlap in what an update is read into
+            raise ValueError("its storage was made for returns of one step")
+        assert n_step >= 2
         self.n_step, self.gamma = n_step, gamma
 
     # Which slots hold a transition.
@@ -121,11 +123,15 @@ class RingFrames(TransitionStorage):
     def contains(self, item: Any) -> Any:
         """Whether slots hold a transition, as in TorchRL's storages: bool for a number, bool [...]
         for a tensor of them; negative ones count from the end."""
-        slot = torch.as_tensor(item)
+        slot = torch.as_tensor(item).cpu().numpy()
+        held = self.held(slot) | ((slot < 0) & (slot >= -len(self)))
+        return bool(held) if held.ndim == 0 else torch.from_numpy(held)
+
+    def held(self, slot: np.ndarray) -> np.ndarray:
+        """Whether slots (int64 [...]) hold a transition, bool [...]."""
         size, cursor, window = self.arrays.cursors()
         age = (cursor - 1 - slot) % max(1, size)
-        held = ((slot >= 0) & (slot < size) & (age < window)) | ((slot < 0) & (slot >= -window))
-        return bool(held) if held.ndim == 0 else held
+        return (slot >= 0) & (slot < size) & (age < window)
 
     def newest(self, count: int) -> torch.Tensor:
         """Slots of the `count` newest transitions, oldest first, int64 [count]."""

@@ -99,8 +99,10 @@ class ReplaySampler(Stateful, Sampler):
         budget, or was emptied."""
         if getattr(storage, "budget", None) is None:
             fills = getattr(storage, "fills_in_order", False)
-            return np.unique(index[index >= len(storage)]) if fills else index[:0]
-        return np.unique(index[~storage.contains(torch.from_numpy(index)).numpy()])
+            gone = index >= len(storage) if fills else np.zeros(len(index), np.bool_)
+        else:
+            gone = ~storage.held(index)
+        return np.unique(index[gone]) if gone.any() else index[:0]
 
     def synchronise(self, storage: Any) -> None:
         """Take over what changed in a storage that keeps a log of it; others keep none."""

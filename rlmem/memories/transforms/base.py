@@ -40,7 +40,11 @@ class ReplayTransform(Stateful):
         """Told of each block (`rlmem.memories.base.blocks`) that was written, at slots [N]."""
 
     def apply(self, batch: Batch) -> Batch:
-        """Rewrite a batch [U, B], in place or anew; it has `index` and `weight` already."""
+        """Rewrite a batch [U, B]; it has `index` and `weight` already.
+
+        Stacks of frames are to be made anew and not changed in place: `observation` and
+        `next_observation` of a batch may share frames.
+        """
         return batch
 
     def learned(self, batch: Batch, outputs: Mapping[str, torch.Tensor]) -> None:

@@ -22,6 +22,7 @@ from rlmem.memories.base.state import Stateful, array_of, count_of, number_of
 from rlmem.memories.base.storage import ReplayStorage
 from rlmem.memories.replay import Replay, ReplaySettings
 from rlmem.memories.ring.ring import RingStorage
+from rlmem.memories.samplers.base import draw_uniform
 from rlmem.memories.transforms.base import ReplayTransform
 from rlmem.registry import part
 from rlmem.settings import Settings, setting
@@ -118,9 +119,8 @@ class StoredStates(Stateful):
 
     def draw(self, count: int, rng: torch.Generator) -> torch.Tensor:
         """States [count, *observation_shape]."""
-        index = torch.randint(len(self.storage), (count,), generator=rng)
-        locate = getattr(self.storage, "locate", None)
-        return self.storage.get(index if locate is None else locate(index))["observation"]
+        slots = draw_uniform(self.storage, count, rng).numpy()
+        return self.storage.read(slots)["observation"]
 
     def footprint(self) -> dict[str, int]:
         return {}

@@ -148,7 +148,8 @@ class HindsightTransform(ReplayTransform):
     def extend(self, block: Any, index: torch.Tensor) -> None:
         """Keep the goals that a block achieved."""
         slots = as_index(index)
-        achieved = np.asarray(_achieved_goals(block))
+        achieved = _achieved_goals(block)
+        assert achieved is not None, "`check` lets no block pass without"
         self._achieved[slots] = achieved.reshape(len(slots), self.goal_size)
         if len(self._back):
             self._back[slots] = 0
@@ -263,10 +264,17 @@ class HindsightTransform(ReplayTransform):
         assert ((gone == 0) | (age + gone >= len(self.storage))).all(), "a link to another episode"
 
 
-def _achieved_goals(block: Any) -> Any:
-    """What each transition of a block achieved; None where it does not say."""
+def _achieved_goals(block: Any) -> np.ndarray | None:
+    """What each transition of a block achieved, float32; None where it does not say.
+
+    Raises:
+        ValueError: these are no numbers.
+    """
     given = block.columns if isinstance(block, Block) else block["next"]
-    return given.get("achieved_goal", None)
+    achieved = given.get("achieved_goal", None)
+    if isinstance(achieved, torch.Tensor):
+        achieved = achieved.detach().cpu()
+    return None if achieved is None else np.asarray(achieved, np.float32)
 
 
 @dataclass(kw_only=True)

@@ -102,8 +102,9 @@ class ValueMemory(Stateful):
     delta = 1e-3
 
     def embed(self, observation: np.ndarray) -> np.ndarray:
-        """Keys float32 [n, d] of observations [n, *observation_shape], where none are learned."""
-        raise NotImplementedError
+        """Keys float32 [n, d] of observations [n, *observation_shape], where none are learned: the
+        observations themselves, if nothing else is said."""
+        return observation.reshape(len(observation), -1).astype(np.float32, copy=False)
 
     def read(self, keys: np.ndarray, *, touch: bool = True) -> tuple[np.ndarray, Neighbours]:
         """The values of all actions.

@@ -11,7 +11,7 @@ from rlmem.memories.gwr.embedding import RandomProjection
 from rlmem.memories.memory import ReplayMemory
 from rlmem.memories.values.dnd import DND, DNDRule
 from rlmem.memories.values.episodic import Episodic, EpisodicSettings, check_no_replay
-from rlmem.memories.values.slabs import entries_within
+from rlmem.memories.values.slabs import entries_an_action_within
 from rlmem.registry import part
 from rlmem.settings import setting
 
@@ -76,7 +76,7 @@ class Dictionary(Episodic):
         entries = settings.entries
         if budget is not None:
             left = budget - (projection.footprint() if projection else 0)
-            most = entries_within(left, spec.num_actions, key_size, rule.neighbours)
+            most = entries_an_action_within(left, spec.num_actions, key_size, rule.neighbours)
             entries = min(entries, most)
             if entries < settings.neighbours:
                 share = f"memory.share={settings.share} of it" if cls.learns(settings) else "it"

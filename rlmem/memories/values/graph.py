@@ -144,10 +144,6 @@ class GraphMemory(ValueMemory):
 
     # What is asked.
 
-    def embed(self, observation: np.ndarray) -> np.ndarray:
-        """The observations themselves, as float32 [n, d]."""
-        return observation.reshape(len(observation), -1).astype(np.float32, copy=False)
-
     def read(self, keys: np.ndarray, *, touch: bool = True) -> tuple[np.ndarray, Neighbours]:
         """See `ValueMemory.read`; an action that was not tried is worth 0."""
         slot, distance = self._near(keys)

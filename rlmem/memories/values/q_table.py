@@ -47,10 +47,6 @@ class QTable(ValueMemory):
         self._used = lazy_zeros((capacity,), np.int64)  # clock of the last use
         self._count, self._clock = 0, 0
 
-    def embed(self, observation: np.ndarray) -> np.ndarray:
-        """The observations themselves, as float32 [n, d]."""
-        return observation.reshape(len(observation), -1).astype(np.float32, copy=False)
-
     def _find(self, key: np.ndarray) -> int:
         """The row of a state; -1: it has none."""
         found = (self._keys[: self._count] == key).all(1)

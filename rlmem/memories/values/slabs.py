@@ -107,7 +107,7 @@ def oldest_noted(capacity: int) -> int:
     return max(1, capacity // 16)
 
 
-def entries_within(budget: int, actions: int, key_size: int, neighbours: int) -> int:
+def entries_an_action_within(budget: int, actions: int, key_size: int, neighbours: int) -> int:
     """The most entries an action that a budget holds; 0: none."""
     low, high = 0, budget // (4 * key_size * actions) + 1
     while high - low > 1:

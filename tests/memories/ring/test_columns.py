@@ -88,7 +88,7 @@ def test_a_block_that_lacks_a_column_changes_nothing() -> None:
     assert len(memory) == 0
 
 
-@pytest.mark.parametrize("name", ["action", "rows", "a-b"])
+@pytest.mark.parametrize("name", ["action", "rows", "a-b", "steps_to_next_obs"])
 def test_a_name_that_is_taken_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="taken by the memory itself"):
         FrameStorage(10, (4,), np.float32, columns={name: ((), np.float32)})

@@ -193,3 +193,16 @@ def test_a_block_without_achieved_goals_is_refused() -> None:
     del block["next"]["achieved_goal"]
     with pytest.raises(ValueError, match="achieved_goal"):
         memory.extend(block)
+
+
+def test_achieved_goals_that_are_no_numbers_are_refused_before_anything_is_written() -> None:
+    memory = hindsight_memory()
+    block = GoalEnvs(np.random.default_rng(0), 2).block(4)
+    achieved = block["next"]["achieved_goal"]
+    block["next"]["achieved_goal"] = np.full(np.shape(achieved), "here")
+    with pytest.raises(ValueError, match="could not convert"):
+        memory.extend(block)
+    assert len(memory) == 0
+    block["next"]["achieved_goal"] = torch.tensor(np.asarray(achieved), requires_grad=True)
+    memory.extend(block)
+    assert len(memory) == len(np.asarray(block["action"]))
