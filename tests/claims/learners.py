@@ -212,14 +212,13 @@ def breakout() -> list[Claim]:
     above, below = paired(long, asked), paired(asked, equal)
     size, theirs = (of(table, row, "memory_bytes_peak").mean() / 2**20 for row in rows[:2])
     return [
-        ("README.md", "PQN, which has no replay but a rollout that is as large "
-                      f"({size:.1f} and {theirs:.1f} MiB), ends its 500,000 steps at "
-                      f"{long.mean():.1f} in {seconds[0]:.0f} CPU seconds, DQN with one after "
-                      f"100,000 steps at {asked.mean():.1f} in {seconds[1]:.0f} (difference "
-                      f"{above.value:.1f}, {interval(above)}); at equal env steps it is "
-                      f"{below.value:.1f} below "
-                      f"({short(below.low, '.1f').removeprefix('0')} to {below.high:.1f}) | "
-                      f"5 seeds; {many:,}, {updates:,} and {few:,} gradient steps"),
+        ("README.md", f"PQN, which has no replay, ends at {long.mean():.1f} after 500,000 env "
+                      f"steps ({seconds[0]:.0f} CPU seconds, {many:,} gradient steps), DQN with "
+                      f"one at {asked.mean():.1f} after 100,000 ({seconds[1]:.0f}, {updates:,}): "
+                      f"difference {above.value:.1f}, {interval(above)}. After 100,000 ({few:,} "
+                      f"gradient steps) PQN is {below.value:.1f} below "
+                      f"({short(below.low, '.1f').removeprefix('0')} to {below.high:.1f}). Its "
+                      f"rollout takes {size:.1f} MiB, DQN's replay {theirs:.1f} | 5 seeds |"),
         ("studies/no_replay/findings.md", f"{long.mean():.1f} and {asked.mean():.1f} on Breakout "
                                           f"(difference {above.value:.1f}, 95 % interval "
                                           f"{interval(above)})"),
@@ -254,11 +253,10 @@ def pqn_pong() -> list[Claim]:
     updates = f"{long['grad_steps']:,} and {theirs['grad_steps']:,} gradient steps"
     size, smaller = (f"{run['memory_bytes_peak'] / 2**20:.1f}" for run in (long, theirs))
     return [
-        ("README.md", f"PQN wins Pong without a replay, its rollout of {size} MiB larger than "
-                      f"DQN's compressed replay of {smaller}: its last 100 training games in "
-                      f"1,500,000 steps had a mean of {means[0]}, in {minutes[0]} CPU minutes; "
-                      f"DQN with one was at {means[1]} after 300,000, in {minutes[1]} | one seed; "
-                      f"{updates}"),
+        ("README.md", "PQN wins Pong without a replay: its last 100 training games in 1,500,000 "
+                      f"env steps had a mean of {means[0]}, in {minutes[0]} CPU minutes. DQN with "
+                      f"one was at {means[1]} after 300,000, in {minutes[1]}. PQN's rollout takes "
+                      f"{size} MiB, DQN's compressed replay {smaller} | one seed; {updates}"),
         ("studies/pong/findings.md",
          f"in 1,500,000 env steps and {minutes[0]} CPU minutes: its last 100 training games had a "
          f"mean of {means[0]}. DQN with a replay is at {means[1]} after 300,000 steps and "
