@@ -117,6 +117,18 @@ def parts(group: str) -> dict[str, Part]:
     return dict(sorted(_parts.get(group, {}).items()))
 
 
+def marked(group: str, mark: str) -> str:
+    """The options of a group whose class has an attribute that is true, for messages: `gq, gcmr or
+    gbmr`. A class that has several options names them in its `colours`."""
+    names = [
+        name
+        for found in parts(group).values()
+        if getattr(found.cls, mark, False)
+        for name in getattr(found.cls, "colours", None) or (found.name,)
+    ]
+    return " or ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
+
+
 def groups() -> list[str]:
     """The groups that have parts, also those below others and those that only a key names."""
     for room in ROOMS:

@@ -8,7 +8,7 @@ import pytest
 
 from rlmem import registry
 from rlmem.errors import UserError
-from rlmem.registry import find, load_entry_points, load_plugins, part, parts
+from rlmem.registry import find, load_entry_points, load_plugins, marked, part, parts
 
 PART = """
 from rlmem.registry import part
@@ -169,3 +169,15 @@ def test_installed_packages_declare_parts_by_an_entry_point(
     points[0] = EntryPoint("gone", "no_such_module", "rlmem.plugins")
     with pytest.raises(UserError, match=r"^the entry point gone of rlmem\.plugins: no_such_.* be"):
         load_entry_points()
+
+
+@pytest.mark.usefixtures("parts_of_this_test")
+def test_a_plugins_part_is_among_those_that_a_message_advises() -> None:
+    assert marked("memory", "takes_keys") == "dnd, mfec, gq, gcmr or gbmr"
+
+    @part("memory", "kept")
+    class Kept:
+        takes_keys = True
+
+    assert marked("memory", "takes_keys") == "dnd, mfec, gq, gcmr, gbmr or kept"
+    assert marked("memory", "traces") == "trace"

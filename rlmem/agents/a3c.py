@@ -75,7 +75,8 @@ class A3C(Learner):
         if not getattr(run.memory.part.cls, "of_workers", False):
             raise UserError(
                 f"memory={run.memory.name}: agent={settings.name} learns from what its workers "
-                "have just played and draws nothing; use memory=worker_rollouts, its default"
+                "have just played and draws nothing; use "
+                f"memory={registry.marked('memory', 'of_workers')}, its default"
             )
         if run.env.num_envs != 1:
             raise UserError(

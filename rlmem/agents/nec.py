@@ -35,7 +35,7 @@ from rlmem.memories.values.base import hashes, visit_columns, weighted
 from rlmem.memories.values.checks import LostKeys
 from rlmem.networks.base import QNetworkSettings, check_kind
 from rlmem.networks.keys import StandardKeys
-from rlmem.registry import part
+from rlmem.registry import marked, part
 from rlmem.settings import setting
 
 
@@ -75,7 +75,7 @@ class NEC(Learner):
         if not getattr(run.memory.part.cls, "takes_keys", False):
             raise UserError(
                 f"memory={run.memory.name}: agent={settings.name} asks its memory what to play; "
-                "use memory=dnd, mfec, gq, gcmr or gbmr"
+                f"use memory={marked('memory', 'takes_keys')}"
             )
 
     @classmethod

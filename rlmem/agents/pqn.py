@@ -22,7 +22,7 @@ from rlmem.errors import UserError
 from rlmem.memories.base.batch import Batch
 from rlmem.networks.base import QNetworkSettings, check_kind
 from rlmem.networks.layer_norm import normalise_layers
-from rlmem.registry import part
+from rlmem.registry import marked, part
 from rlmem.settings import setting
 
 
@@ -66,7 +66,7 @@ class PQN(Learner):
         if not getattr(run.memory.part.cls, "rollout", False):
             raise UserError(
                 f"memory={run.memory.name}: agent={settings.name} learns from what was just played "
-                "and from nothing else; use memory=rollout"
+                f"and from nothing else; use memory={marked('memory', 'rollout')}"
             )
         size = run.memory.capacity
         if size % settings.batch_size:

@@ -22,7 +22,7 @@ from rlmem.memories.trace import trace_of
 from rlmem.networks.base import QNetworkSettings, check_kind
 from rlmem.networks.layer_norm import normalise_layers
 from rlmem.networks.sparse import sparse_init
-from rlmem.registry import part
+from rlmem.registry import marked, part
 from rlmem.settings import setting
 
 
@@ -69,7 +69,7 @@ class StreamQ(Learner):
         if not getattr(run.memory.part.cls, "traces", False):
             raise UserError(
                 f"memory={run.memory.name}: agent={settings.name} learns from each step as it "
-                "comes and stores none; use memory=trace"
+                f"comes and stores none; use memory={marked('memory', 'traces')}"
             )
         check_fixed(settings, {"learning_starts": 0}, "learns from its first step on")
         for key, value in (

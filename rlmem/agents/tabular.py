@@ -16,7 +16,7 @@ from rlmem.agents.base import (
     or_random,
 )
 from rlmem.errors import UserError
-from rlmem.registry import part
+from rlmem.registry import marked, part
 from rlmem.settings import setting
 
 
@@ -50,7 +50,8 @@ class Tabular(Learner):
         if not getattr(run.memory.part.cls, "keys_are_observations", False):
             raise UserError(
                 f"memory={run.memory.name}: agent={settings.name} has no network, so its memory "
-                "must answer for observations as they are; use memory=q_table, gq, gcmr or gbmr"
+                "must answer for observations as they are; use "
+                f"memory={marked('memory', 'keys_are_observations')}"
             )
         usual = {"batch_size": 1, "learning_starts": 0}
         check_fixed(settings, usual, "learns from each step as it comes, from the first on")

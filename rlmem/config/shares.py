@@ -7,6 +7,7 @@ from typing import Any
 
 from rlmem.config.schema import TrainSettings
 from rlmem.errors import UserError
+from rlmem.registry import marked
 from rlmem.settings import Settings
 from rlmem.units import parse_bytes
 
@@ -25,7 +26,7 @@ def check_shares(run: TrainSettings) -> None:
         raise UserError(
             f"{devices}: agent={run.agent.name} learns in one process, as it has no gradients of a "
             "replay to average (data_parallel); use trainer.devices=1 trainer.num_nodes=1, or an "
-            "agent such as dqn, td3 or nec"
+            f"agent such as {marked('agent', 'data_parallel')}"
         )
     if run.trainer.compile is True:
         raise UserError(

@@ -15,6 +15,7 @@ from rlmem.envs import EnvStepper
 from rlmem.envs.spec import Step
 from rlmem.errors import UserError, need
 from rlmem.memories.base.pictures import Embed, Picture, PictureContext, Table
+from rlmem.registry import marked
 from rlmem.runs import build
 from rlmem.runs.score import load_player, load_run_memory
 
@@ -84,7 +85,7 @@ def _find_memory(cfg: EvaluateSettings, run_dir: Path) -> tuple[TrainSettings, P
     if not hasattr(run_cfg.memory.part.cls, "pictures"):
         raise UserError(
             f"run={cfg.run}: its memory is {run_cfg.memory.name}, which has no pictures; mode=map "
-            "draws memories that have, such as memory=gwr or memory=dnd"
+            f"draws memory={marked('memory', 'pictures')}"
         )
     folder = find_checkpoint(run_dir)
     if folder is None:
