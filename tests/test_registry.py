@@ -171,13 +171,19 @@ def test_installed_packages_declare_parts_by_an_entry_point(
         load_entry_points()
 
 
-@pytest.mark.usefixtures("parts_of_this_test")
-def test_a_plugins_part_is_among_those_that_a_message_advises() -> None:
-    assert marked("memory", "takes_keys") == "dnd, mfec, gq, gcmr or gbmr"
+def test_a_message_names_all_options_of_the_parts_that_have_a_mark() -> None:
+    @part("toy", "paint")
+    class Paint:
+        wet, colours = True, {"red": 1, "blue": 2}
 
-    @part("memory", "kept")
-    class Kept:
-        takes_keys = True
+    @part("toy", "sand")
+    class Sand:
+        pass
 
-    assert marked("memory", "takes_keys") == "dnd, mfec, gq, gcmr, gbmr or kept"
-    assert marked("memory", "traces") == "trace"
+    assert (marked("toy", "wet"), marked("toy", "dry")) == ("red or blue", "")
+
+    @part("toy", "water")
+    class Water:
+        wet = True
+
+    assert marked("toy", "wet") == "red, blue or water"
