@@ -120,8 +120,8 @@ def _train_here(cfg: TrainSettings, run_dir: Path, resuming: bool) -> dict[str, 
     # Whatever fails from here on, all that was opened is let go of, the last first.
     with contextlib.ExitStack() as opened:
         opened.callback(torch.set_flush_denormal, False)
-        opened.enter_context(lock_run(run_dir))
         opened.callback(run.let_go)
+        opened.enter_context(lock_run(run_dir))
         _prepare(cfg, run, run_dir, told=job is None)
         if resuming:
             _say(f"resumed at {run.stream.env_steps:,} env steps")
