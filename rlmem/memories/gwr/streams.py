@@ -20,7 +20,7 @@ from rlmem.memories.base.blocks import Block, check_rewards
 from rlmem.memories.gwr.graph import MapGraph
 from rlmem.memories.ring.records import same_bytes
 
-COMPILED_WITH = {"records": "5df04b97b134"}
+COMPILED_WITH = {"records": "109bac0e96e1"}
 
 _I4, _U1 = np.int32, np.uint8
 _FARTHEST = 1e15  # value of an observation: its square and their sum have room in float32

@@ -5,7 +5,7 @@ from numba import njit
 
 from rlmem.memories.ring.records import FAR, RingArrays, arrays_of, copy_bytes, link_of
 
-COMPILED_WITH = {"records": "5df04b97b134"}
+COMPILED_WITH = {"records": "109bac0e96e1"}
 COLUMNS = (  # of a sample of B transitions, one behind the other, [B] each
     ("last", np.int64),  # slots at whose next observations the returns end
     ("steps", np.int64),

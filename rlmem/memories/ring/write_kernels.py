@@ -23,7 +23,7 @@ from rlmem.memories.ring.records import (
     same_bytes,
 )
 
-COMPILED_WITH = {"records": "5df04b97b134"}
+COMPILED_WITH = {"records": "109bac0e96e1"}
 
 
 @njit(cache=True)

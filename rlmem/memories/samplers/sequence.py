@@ -20,7 +20,7 @@ from rlmem.memories.samplers.base import ReplaySampler, draw_uniform
 from rlmem.registry import part
 from rlmem.settings import Settings, setting
 
-COMPILED_WITH = {"records": "5df04b97b134"}
+COMPILED_WITH = {"records": "109bac0e96e1"}
 
 
 @dataclass(kw_only=True)

@@ -5,7 +5,7 @@ from numba import njit
 
 from rlmem.memories.ring.records import arrays_of, link_of
 
-COMPILED_WITH = {"records": "5df04b97b134"}
+COMPILED_WITH = {"records": "109bac0e96e1"}
 
 
 @njit(cache=True)
