@@ -1,5 +1,6 @@
 """rlmem from Python: train, score and load runs as the command line does."""
 
+import io
 from collections.abc import Iterable
 from datetime import datetime
 from functools import cached_property
@@ -14,6 +15,7 @@ from rlmem.config import check, check_evaluate, check_output_dir, compose
 from rlmem.config.run_directory import run_settings
 from rlmem.config.schema import TrainSettings
 from rlmem.errors import UserError
+from rlmem.run_files import table_text
 from rlmem.runs.summary import read_summary
 
 
@@ -59,7 +61,7 @@ class Run:
     def _table(self, name: str) -> pandas.DataFrame:
         path = self.path / f"{name}.csv"
         try:
-            return pandas.read_csv(path)
+            return pandas.read_csv(io.StringIO(table_text(path)))
         except (FileNotFoundError, pandas.errors.EmptyDataError):
             return pandas.DataFrame()
         except (OSError, ValueError) as error:

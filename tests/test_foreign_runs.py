@@ -11,6 +11,7 @@ import yaml
 
 import rlmem
 from rlmem.analysis.read.runs import read_run
+from rlmem.analysis.show.report import _check_own
 from rlmem.analysis.show.status import read_status, render_status
 from rlmem.callbacks.csv_file import CsvFile
 from rlmem.config.run_directory import check_taken, run_settings
@@ -33,6 +34,9 @@ from tests.settings import settings
 # Where something is read or written without `run_files`, and why that is no run directory.
 ELSEWHERE = {
     "run_files.py": "the one place",
+    "api.py": "a table whose text `run_files` has read",
+    "analysis/read/curves.py": "likewise",
+    "analysis/read/external.py": "results of another program, which the user names",
     "distributed.py": "JSON of the run's own processes",
     "config/errors.py": "conf/",
     "config/plugins.py": "the command line, and conf/",
@@ -41,7 +45,6 @@ ELSEWHERE = {
     "runs/run.py": "the recorder is opened",
     "runs/summary.py": "what the system says of this process",
     "runs/study_file.py": "study.yaml, which the user wrote",
-    "analysis/show/report.py": "an older report, of which only the names of its files are taken",
     "analysis/show/page.py": "writes the page",
     "integrations/wandb_dashboard.py": "writes a file that the user names",
     "drawing.py": "writes pictures",
@@ -49,7 +52,7 @@ ELSEWHERE = {
     "memories/base/serialize.py": "maps arrays whose files were verified; copies a file",
     "memories/values/pictures_data.py": "an array of its own, without pickle",
 }
-CALLS = {"open", "read_text", "read_bytes", "write_text", "write_bytes"}
+CALLS = {"open", "read_text", "read_bytes", "write_text", "write_bytes", "read_csv"}
 PARSERS = {"load", "loads", "safe_load"}
 LIBRARIES = {"json", "yaml", "np", "numpy", "torch", "pickle", "OmegaConf"}
 
@@ -198,6 +201,19 @@ def test_a_report_reads_no_fifo(tmp_path: Path) -> None:
     os.mkfifo(run / "summary.json")
     with pytest.raises(ValueError, match=r"summary\.json cannot be read"):
         read_run(run)
+
+
+def test_a_report_is_not_written_over_a_fifo(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "index.html")
+    with pytest.raises(UserError, match=r"holds an index\.html that is no report"):
+        _check_own(tmp_path)
+
+
+def test_tables_of_a_run_are_not_read_from_a_fifo(tmp_path: Path) -> None:
+    run = run_dir(tmp_path / "run")
+    os.mkfifo(run / "metrics.csv")
+    with pytest.raises(UserError, match=r"metrics\.csv: cannot be read"):
+        _ = rlmem.load_run(run).metrics
 
 
 def test_a_terminal_sees_no_escapes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

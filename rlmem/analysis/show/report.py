@@ -27,7 +27,7 @@ from rlmem.analysis.show.tables import (
     summary_table,
 )
 from rlmem.errors import UserError
-from rlmem.run_files import plain_cells
+from rlmem.run_files import MOST_TABLE, plain_cells, read_bytes
 
 OURS = "<title>rlmem: "  # in the head of a page
 # What a page links to beside itself: its own tables and figures.
@@ -147,8 +147,7 @@ def _check_own(out: Path) -> None:
     """
     if (out / "figures").is_symlink():
         raise UserError(f"out={out}: its figures/ is a link; remove it, or give another folder")
-    older = out / "index.html"
-    if older.exists() and OURS not in older.read_text(errors="replace")[:1000]:
+    if os.path.lexists(out / "index.html") and OURS not in _older_page(out)[:1000]:
         raise UserError(f"out={out}: holds an index.html that is no report; give another folder")
 
 
@@ -194,10 +193,16 @@ def _write(report: Report, out: Path) -> None:
 
 def remove_report(out: Path) -> None:
     """Remove an older report's files; whatever else lies there stays."""
-    page = out / "index.html"
-    if page.exists():
-        for name in set(OWN_FILE.findall(page.read_text(errors="replace"))):
-            (out / name).unlink(missing_ok=True)
+    for name in set(OWN_FILE.findall(_older_page(out))):
+        (out / name).unlink(missing_ok=True)
+
+
+def _older_page(out: Path) -> str:
+    """The index.html of a folder that a stranger may have made; "" where it is none to be read."""
+    try:
+        return read_bytes(out / "index.html", MOST_TABLE).decode(errors="replace")
+    except (OSError, ValueError):
+        return ""
 
 
 def _effects(settings: Sequence[Setting]) -> list[Effects]:
