@@ -15,8 +15,11 @@ import torch
 
 from rlmem import distributed
 from rlmem.callbacks.checkpoint_files import (
+    BEST,
     FORMAT,
     MANIFEST,
+    MODEL,
+    OPTIMIZER,
     CheckpointFiles,
     find_checkpoint,
     put_in_place,
@@ -39,11 +42,9 @@ from rlmem.memories.base.serialize import State, link, save_state
 from rlmem.run_files import remove
 from rlmem.version import __version__
 
-BEST = "best.ckpt"
 # What a state that no run saved can raise beside what checks say of it.
 UNFIT = (OSError, ValueError, LookupError, TypeError, ArithmeticError, RuntimeError, EOFError)
 UNFIT += (AttributeError,)
-MODEL, OPTIMIZER = "model.safetensors", "optimizer.safetensors"
 README = """A checkpoint of rlmem: `python train.py resume=<run directory>` goes on from here.
 
 manifest.json          counters

@@ -40,8 +40,9 @@ from rlmem.run_files import (
 FORMAT = 3
 WITHOUT_CHECKSUMS = 2  # the format before, which is read as well
 MANIFEST, CHECKSUMS = "manifest.json", "checksums.json"
+MODEL, OPTIMIZER, BEST = "model.safetensors", "optimizer.safetensors", "best.ckpt"
 MOST_MANIFEST = 2**24  # bytes
-NEEDED = ("model.safetensors", "optimizer.safetensors", MANIFEST, f"stream/{STATE_FILE}")
+NEEDED = (MODEL, OPTIMIZER, MANIFEST, f"stream/{STATE_FILE}")
 
 _COUNT, _SECONDS = Kind(int, low=0), Kind(int, float, low=0, high=1e12)
 _KINDS = {

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from rlmem.callbacks.checkpoint import read_manifest
-from rlmem.callbacks.checkpoint_files import find_checkpoint
+from rlmem.callbacks.checkpoint_files import BEST, MODEL, find_checkpoint
 from rlmem.config.schema import TrainSettings
 from rlmem.errors import UserError, need, one_line
 from rlmem.integrations.wandb_dashboard import (
@@ -34,8 +34,8 @@ from rlmem.settings import Settings, setting
 
 FLUSH_SECONDS = 1.0  # a kill loses what W&B has not written; by default that is up to 15 s
 MODEL_FILES = (
-    "checkpoints/last/model.safetensors",
-    "checkpoints/best.ckpt",
+    f"checkpoints/last/{MODEL}",
+    f"checkpoints/{BEST}",
     "config.yaml",
     "summary.json",
 )

@@ -8,8 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from rlmem.agents.base import Learner
-from rlmem.callbacks.checkpoint import BEST, load_memory, load_model, read_manifest
-from rlmem.callbacks.checkpoint_files import CheckpointFiles, find_checkpoint, no_checkpoint
+from rlmem.callbacks.checkpoint import load_memory, load_model, read_manifest
+from rlmem.callbacks.checkpoint_files import (
+    BEST,
+    CheckpointFiles,
+    find_checkpoint,
+    no_checkpoint,
+)
 from rlmem.callbacks.pictures import beside_game
 from rlmem.callbacks.records import EVALUATION_COLUMNS
 from rlmem.callbacks.weights import load_best

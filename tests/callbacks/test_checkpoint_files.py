@@ -12,8 +12,8 @@ import pytest
 import torch
 from safetensors.torch import load_file as load_safetensors
 
-from rlmem.callbacks.checkpoint import BEST
 from rlmem.callbacks.checkpoint_files import (
+    BEST,
     CHECKSUMS,
     find_checkpoint,
     no_checkpoint,
