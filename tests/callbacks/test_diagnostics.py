@@ -19,6 +19,7 @@ from rlmem.callbacks.diagnostics import (
     effective_sample_size,
     summarize_td_errors,
 )
+from rlmem.integrations import wandb_dashboard
 from rlmem.memories import (
     CombinedSampler,
     CompressedFrameStorage,
@@ -95,6 +96,10 @@ def test_the_sampled_fraction_is_of_what_is_held() -> None:
     assert draw(memory, diagnostics, [0, 1, 2, 2])["sampled_fraction"] == 3 / 6
     memory.extend(vector_block(3))  # the third at slot 0
     assert diagnostics.columns()["sampled_fraction"] == 2 / 8
+
+
+def test_the_dashboard_shows_each_of_them() -> None:
+    assert {*DIAGNOSTICS} <= {*wandb_dashboard.LEARNING}
 
 
 def test_overlap_is_with_the_minibatch_before() -> None:

@@ -3,14 +3,16 @@
 import csv
 import json
 import shutil
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
 
+from rlmem.config.schema import EvaluateSettings
 from rlmem.errors import UserError
-from rlmem.runs.evaluate import evaluate
+from rlmem.runs.evaluate import MODES, evaluate
 from tests.analysis.helpers import make_run
 from tests.settings import evaluate_settings
 
@@ -166,3 +168,8 @@ def test_runs_are_drawn_together(run_dir: Path, tmp_path: Path) -> None:
     overrides = ["mode=plot", f"runs=['{run_dir}']", f"out='{tmp_path}/a.png'"]
     evaluate(evaluate_settings(*overrides))
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_each_mode_that_the_configuration_knows_is_there() -> None:
+    (mode,) = (field for field in fields(EvaluateSettings) if field.name == "mode")
+    assert set(mode.metadata["choices"]) == set(MODES)
