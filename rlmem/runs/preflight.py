@@ -57,10 +57,11 @@ def preflight(memory: ReplayMemory, shards: int = 1, env_steps: int | None = Non
     limit, source = memory_limit()
     available = psutil.virtual_memory().available
     room = f"{source}: {readable_bytes(limit)}, {readable_bytes(available)} available"
+    # A budget bounds whatever a memory holds.
+    mend = f"memory.budget={readable_bytes(0.8 * available)} or less".replace(" ", "", 1)
     if memory.budget is not None:
         line = f"memory budget: {readable_bytes(shards * memory.budget)}; {room}"
-        projected, mend = shards * memory.budget, f"memory.budget={readable_bytes(0.8 * available)}"
-        mend = mend.replace(" ", "")
+        projected = shards * memory.budget
     else:
         of = f"{shards} shards of " if shards > 1 else ""
         line = f"memory when full ({of}{memory.room}): "
@@ -69,16 +70,15 @@ def preflight(memory: ReplayMemory, shards: int = 1, env_steps: int | None = Non
             projected -= frames  # a dictionary, priorities: what does not compress
             apart = f"{readable_bytes(projected)}, and " if projected > frames // 20 else ""
             line += f"{apart}far below {readable_bytes(frames)}, as far as frames compress; {room}"
-            mend = f"memory.budget={readable_bytes(0.8 * available)}".replace(" ", "")
         else:
             largest = max(components, key=components.__getitem__) if components else "nothing"
             line += f"{readable_bytes(projected)}, most of it {largest}; {room}"
             share = 0.8 * min(limit, available) / max(1, projected)
             fits = max(1, int(shards * storage.max_size * share))
-            mend = f"memory.capacity={fits}"
-    mend += " or less"
-    if memory.budget is None and storage.smaller:
-        mend += f", or {storage.smaller}"
+            # Of what lies beside the storage, as entries that an agent asks, capacity says nothing.
+            if largest in storage.projected_footprint():
+                mend = f"memory.capacity={fits} or less"
+                mend += f", or {storage.smaller}" if storage.smaller else ""
     on_disk = components.get("frames_on_disk", 0)
     if projected - on_disk <= min(limit, available):
         return line

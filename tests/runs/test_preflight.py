@@ -108,6 +108,13 @@ def test_a_run_that_comes_to_more_than_the_machine_has_is_refused_with_the_size(
     assert "WARNING" in preflight(frames(600_000), env_steps=200_000)  # never fills
 
 
+def test_a_budget_is_advised_where_entries_take_most(machine: Path) -> None:
+    cfg = settings("agent=nec", "env=cartpole", "memory.entries=5000000", "memory.capacity=1000")
+    spec = build.build_env(cfg).spec
+    memory = build.build_memory(cfg, spec, build.build_agent(cfg, spec).columns())
+    assert preflight(memory).endswith("Use memory.budget=819.2MiB or less.")
+
+
 def test_entries_that_a_run_may_never_have_are_warned_of_and_not_refused(machine: Path) -> None:
     cfg = settings("agent=nec", "env=pong", "memory.entries=5000000", "env.num_envs=1")
     spec = build.build_env(cfg).spec
