@@ -31,7 +31,7 @@ def test_auto_passes_over_what_cannot_be_compiled_and_true_names_it() -> None:
     agent = make_agent("agent.optimizer=rmsprop")
     compile_update(agent, "auto", 10**9)
     assert not isinstance(agent._update, CompiledUpdate)
-    with pytest.raises(UserError, match=r"optimizer=rmsprop: trainer\.compile=true works with adam only"):
+    with pytest.raises(UserError, match=r"optimizer=rmsprop: trainer\.compile=true works with"):
         make_agent("agent.optimizer=rmsprop", "trainer.compile=true")
 
 
