@@ -116,7 +116,7 @@ def test_the_experiments_fit_every_kind_of_environment(experiment: str, env: str
         (PQN, ["memory=trace"], "memory=trace: .*agent=pqn"),
         (PQN, ["agent=dqn"], "memory=rollout: it is used once and emptied, and agent=dqn learns"),
         (PQN, ["agent=stream_q"], "memory=rollout: .*agent=stream_q"),
-        (PQN, ["agent.batch_size=50"], "agent.batch_size=50: memory.capacity=128 is no multiple of"),
+        (PQN, ["agent.batch_size=50"], "agent.batch_size=50: memory.capacity=128 is no multiple"),
         (PQN, ["memory.capacity=130", "agent.batch_size=26"], "memory.capacity=130: a rollout is"),
         (PQN, ["env.num_envs=6"], "memory.capacity=128: a rollout is .*use memory.capacity=96$"),
         (PQN, ["agent.n_step=3"], "agent.n_step=3: agent=pqn mixes returns of all lengths"),
