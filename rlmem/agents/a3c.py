@@ -168,7 +168,7 @@ class A3C(Learner):
         return outputs
 
     def on_train_start(self) -> None:
-        """Share the weights as they were built, or loaded: from here on `fetch` may be called."""
+        """Begin with the weights as they were built, or loaded: `fetch` may be called from here."""
         super().on_train_start()
         self.shared.take(self._copy, self.optimizer)
 
