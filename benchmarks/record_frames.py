@@ -132,7 +132,7 @@ def training(run_dir: Path) -> tuple[Play, int]:
         UserError: no such run, or its checkpoint has not kept all of its actions.
     """
     from rlmem.callbacks.checkpoint_files import CheckpointFiles, find_checkpoint
-    from rlmem.collect.config import derive_seed
+    from rlmem.collect.config import SeedOf, derive_seed
     from rlmem.errors import UserError
     from rlmem.runs.build import build_env
 
@@ -152,7 +152,7 @@ def training(run_dir: Path) -> tuple[Play, int]:
         )
     actions = np.asarray(stream["actions"]).astype(np.int64)
     left = iter(actions)
-    seed = derive_seed(run.seed, 2, 0)  # as the run's collector seeds its environments
+    seed = derive_seed(run.seed, SeedOf.EPISODES, 0)  # as the collector seeds them
     name = f"training, agent={run.agent.name}"
     rules = run.env.protocol.name
     about = {"game": run.env.game, "protocol": rules, "policy": name, "seed": run.seed}

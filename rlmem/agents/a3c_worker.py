@@ -9,7 +9,7 @@ import torch
 
 from rlmem import registry
 from rlmem.agents.shared import LocalCopy, SharedWeights
-from rlmem.collect.config import StreamConfig, derive_seed
+from rlmem.collect.config import SeedOf, StreamConfig, derive_seed
 from rlmem.collect.rollouts import RolloutEnv
 from rlmem.collect.worker import Desk, Report, State
 from rlmem.envs import make_env
@@ -121,7 +121,7 @@ class A3CWorker:
         self.copy = LocalCopy(
             make_policy(kind, spec.observation_shape, spec.num_actions, hidden, spec.input_scale)
         )
-        self.rng = np.random.default_rng(derive_seed(job.config.seed, 8, number))
+        self.rng = np.random.default_rng(derive_seed(job.config.seed, SeedOf.PROCESS, number))
         self.state = self.copy.network.first_state(1)
         self.new_episode = True
         if state is not None:

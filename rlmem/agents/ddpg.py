@@ -18,7 +18,7 @@ from torch import nn
 
 from rlmem.agents.base import AgentSettings, Diverged, Learner, discount, joined
 from rlmem.agents.optimizers import FusedAdam, apply_gradients, forget_casts
-from rlmem.collect.collector import derive_seed
+from rlmem.collect.config import SeedOf, derive_seed
 from rlmem.errors import UserError
 from rlmem.memories.base.batch import Batch
 from rlmem.networks import Actor, Critic
@@ -104,7 +104,7 @@ class DDPG(Learner):
                 f"agent={settings.name}: it takes vectors, {env} gives images of shape {shape}; "
                 "use an env such as env=reacher"
             )
-        generator = torch.Generator().manual_seed(derive_seed(run.seed, 6))
+        generator = torch.Generator().manual_seed(derive_seed(run.seed, SeedOf.ACTION_NOISE))
         return cls(settings, shape[0], spec.action_low, spec.action_high, generator)
 
     def __init__(

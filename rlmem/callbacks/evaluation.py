@@ -8,7 +8,7 @@ import lightning
 from rlmem.callbacks.checkpoint import Checkpointing
 from rlmem.callbacks.pictures import beside_game
 from rlmem.callbacks.records import Recorder
-from rlmem.collect.config import derive_seed
+from rlmem.collect.config import SeedOf, derive_seed
 from rlmem.collect.rollout import EvaluationResult, Video, evaluate_policy
 from rlmem.collect.stream import Stream
 from rlmem.config.schema import TrainSettings
@@ -56,7 +56,7 @@ class Evaluation(lightning.Callback):
             agent.act,
             episodes=cfg.episodes,
             epsilon=cfg.epsilon,
-            seed=derive_seed(self.seed, 3, steps),
+            seed=derive_seed(self.seed, SeedOf.EVALUATION, steps),
             on_frame=video.append if video else None,
             restart=agent.restart,
         )

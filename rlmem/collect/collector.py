@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from rlmem.collect.config import StreamConfig, derive_seed
+from rlmem.collect.config import SeedOf, StreamConfig, derive_seed
 from rlmem.collect.stream import Stream
 from rlmem.envs import EnvStepper, FrameStack
 from rlmem.memories.base.batch import Batch
@@ -56,7 +56,7 @@ class Collector(Stream):
         self.stack = FrameStack(env.spec)
         self._running = self.episodes  # takes in the steps that are played here
         self._steps_a_turn = env.spec.num_envs  # that a step of all envs counts as
-        self._rng = np.random.default_rng(derive_seed(config.seed, 1))
+        self._rng = np.random.default_rng(derive_seed(config.seed, SeedOf.ACTIONS))
         self._seeded_at = -1  # env_steps when the envs were seeded; -1: seed before the next step
         # Actions since then, the first `_played` rows [E, ...]; one array, as they become many.
         spec = env.spec
@@ -175,7 +175,9 @@ class Collector(Stream):
 
     def _seed_envs(self) -> None:
         self._seeded_at, self._played = self.env_steps, 0
-        self._frames = self.env.reset(derive_seed(self.config.seed, 2, self._seeded_at))
+        self._frames = self.env.reset(
+            derive_seed(self.config.seed, SeedOf.EPISODES, self._seeded_at)
+        )
         self.stack.reset(self._frames)
         self._running.reset()
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from rlmem.collect.config import StreamConfig, derive_seed, no_number
+from rlmem.collect.config import SeedOf, StreamConfig, derive_seed, no_number
 from rlmem.envs import EnvSpec, EnvStepper
 from rlmem.errors import UserError
 
@@ -122,7 +122,9 @@ class RolloutEnv:
     def _seed(self) -> None:
         self._seeded_at = self.env_steps
         del self._played[:]
-        frame = self.env.reset(derive_seed(self.config.seed, 7, self.number, self.env_steps))[0]
+        frame = self.env.reset(
+            derive_seed(self.config.seed, SeedOf.WORKER_EPISODES, self.number, self.env_steps)
+        )[0]
         stack = self.env.spec.stack
         self.frames[: stack - 1] = 0
         self.frames[stack - 1] = frame

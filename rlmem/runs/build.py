@@ -8,7 +8,7 @@ import torch
 from rlmem import distributed
 from rlmem.agents.base import Learner
 from rlmem.collect.collector import Columns
-from rlmem.collect.config import StreamConfig, derive_seed
+from rlmem.collect.config import SeedOf, StreamConfig, derive_seed
 from rlmem.collect.rollout import evaluation_envs
 from rlmem.collect.stream import Stream
 from rlmem.config.schema import TrainSettings
@@ -24,7 +24,7 @@ def build_agent(run: TrainSettings, spec: EnvSpec) -> Learner:
     Raises:
         UserError: it cannot act in this environment.
     """
-    torch.manual_seed(derive_seed(run.seed, 0))
+    torch.manual_seed(derive_seed(run.seed, SeedOf.WEIGHTS))
     agent = run.agent.build(run, spec).eval()
     agent.stops_diverged = run.agent.on_divergence == "stop"
     return agent
@@ -45,7 +45,7 @@ def build_memory(run: TrainSettings, spec: EnvSpec, columns: Columns | None = No
         batch_size=agent.batch_size,
         n_step=agent.n_step,
         gamma=agent.gamma,
-        seed=derive_seed(run.seed, 4),
+        seed=derive_seed(run.seed, SeedOf.REPLAY),
         threshold=run.threshold,
         round_rows=agent.train_every * agent.updates_per_step // distributed.size,
         round_updates=agent.updates_per_step,

@@ -6,7 +6,8 @@ import numpy as np
 
 from rlmem.callbacks.checkpoint import read_manifest
 from rlmem.callbacks.checkpoint_files import find_checkpoint
-from rlmem.collect.collector import Policy, derive_seed
+from rlmem.collect.collector import Policy
+from rlmem.collect.config import SeedOf, derive_seed
 from rlmem.collect.rollout import evaluate_policy, shares
 from rlmem.config.run_directory import run_settings
 from rlmem.config.schema import EvaluateSettings, TrainSettings
@@ -39,7 +40,7 @@ def show_memory(cfg: EvaluateSettings) -> None:
         out = Path(cfg.out) if cfg.out else run_dir / "map"
         check_output_dir(out, "out", "out=map")
         epsilon = run_cfg.evaluation.epsilon if cfg.epsilon is None else cfg.epsilon
-        seed = derive_seed(run_cfg.seed, 5) if cfg.seed is None else cfg.seed
+        seed = derive_seed(run_cfg.seed, SeedOf.SCORE) if cfg.seed is None else cfg.seed
 
         def play(embed: Embed) -> dict[str, list[np.ndarray]]:
             print(

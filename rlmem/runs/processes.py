@@ -23,7 +23,7 @@ from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvir
 from lightning.pytorch.strategies import DDPStrategy
 
 from rlmem import distributed
-from rlmem.collect.config import derive_seed
+from rlmem.collect.config import SeedOf, derive_seed
 from rlmem.collect.stream import Stream
 from rlmem.config.schema import TrainSettings
 from rlmem.config.shares import processes_of, share_of
@@ -83,7 +83,7 @@ def share(cfg: TrainSettings) -> TrainSettings:
     """What this process builds its parts with."""
     if distributed.size == 1:
         return cfg
-    seed = derive_seed(cfg.seed, 8, distributed.rank) if distributed.rank else cfg.seed
+    seed = derive_seed(cfg.seed, SeedOf.PROCESS, distributed.rank) if distributed.rank else cfg.seed
     return share_of(cfg, distributed.size, seed)
 
 

@@ -19,7 +19,7 @@ from rlmem.callbacks.pictures import beside_game
 from rlmem.callbacks.records import EVALUATION_COLUMNS
 from rlmem.callbacks.weights import load_best
 from rlmem.checksums import verify_file
-from rlmem.collect.collector import derive_seed
+from rlmem.collect.config import SeedOf, derive_seed
 from rlmem.collect.rollout import Video, evaluate_policy
 from rlmem.config.run_directory import run_settings
 from rlmem.config.schema import EvaluateSettings
@@ -45,7 +45,7 @@ def score(cfg: EvaluateSettings) -> dict[str, Any]:
     agent = build.build_agent(run_cfg, env.spec)
     env_steps, memory = load_player(run_dir, cfg.checkpoint, run_cfg, env.spec, agent)
     epsilon = run_cfg.evaluation.epsilon if cfg.epsilon is None else cfg.epsilon
-    seed = derive_seed(run_cfg.seed, 5) if cfg.seed is None else cfg.seed
+    seed = derive_seed(run_cfg.seed, SeedOf.SCORE) if cfg.seed is None else cfg.seed
     out = run_dir / "evaluation"
     try:
         out.mkdir(exist_ok=True)

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from numba import njit
 
-from rlmem.collect.collector import derive_seed
+from rlmem.collect.config import derive_seed
 from rlmem.memories import PrioritizedSampler, RankSampler, UniformSampler
 from rlmem.memories.samplers.base import ReplaySampler
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rlmem.collect.collector import derive_seed
+from rlmem.collect.config import derive_seed
 from rlmem.envs import Step, make_env
 from rlmem.memories import PrioritizedSampler
 from rlmem.memories.base.serialize import load_state, save_state

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rlmem.collect.collector import derive_seed
+from rlmem.collect.config import derive_seed
 from rlmem.config.schema import EvaluateSettings
 from rlmem.errors import UserError
 from rlmem.memories.memory import ReplayMemory
