@@ -78,6 +78,8 @@ class ReplayMemory:
         self._ones = torch.empty(0)
         self.generator = torch.Generator().manual_seed(seed)
         self.transitions_seen = 0
+        self._evicting = False  # transitions went for the budget when a block came last
+        self._most_held = 0  # transitions, after any block
         for part in (writer, *self.transforms):
             part.register_storage(storage)
         sampler.check_storage(storage)
@@ -145,7 +147,8 @@ class ReplayMemory:
         try:
             index = self.writer.extend(block)
         finally:
-            evicted = self._forget_evicted()
+            evicted = self._evicting = self._forget_evicted()
+            self._most_held = max(self._most_held, len(self.storage))
         # Of a block for which a budget has no room, the last rows are held.
         held = index[-len(self.storage) :] if evicted else index
         self.sampler.extend(held)
@@ -181,8 +184,19 @@ class ReplayMemory:
 
     def available(self, batch_size: int, num_batches: int) -> int:
         """Minibatches that a round draws if it asks for `num_batches`: so many, unless nothing is
-        stored or the sampler uses each transition once."""
-        return self.sampler.available(self.storage, batch_size, num_batches)
+        stored or the sampler uses each transition once.
+
+        Raises:
+            UserError: the budget never has room for a minibatch of a sampler that takes only whole
+                ones, so that nothing would ever be learned.
+        """
+        found = self.sampler.available(self.storage, batch_size, num_batches)
+        if not found and self._evicting and self._most_held < batch_size:
+            raise UserError(
+                f"memory.budget={self.budget}: too small for one batch, agent.batch_size="
+                f"{batch_size}: it holds {self._most_held} transitions at most; use more"
+            )
+        return found
 
     def sample(self, batch_size: int, num_batches: int | None = None) -> TensorDict:
         """Draw minibatches with TorchRL's keys, in tensors that are the caller's.

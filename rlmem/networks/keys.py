@@ -39,7 +39,7 @@ class StandardKeys(nn.Module):
         """Keys float32 [B, d] of observations [B, *observation_shape]."""
         outputs = self.network(observation).float()
         if self.training:
-            self._note(outputs.detach())
+            self._note(outputs.detach(), RATE)
             if distributed.size == 1:
                 variance, mean = torch.var_mean(outputs, 0, correction=0)
             else:
@@ -51,13 +51,14 @@ class StandardKeys(nn.Module):
         return (outputs - mean) * (outputs.shape[-1] * (variance + EPS)).rsqrt()
 
     def observe(self, observation: torch.Tensor) -> None:
-        """Take observations into the running statistics."""
+        """Take observations into the statistics, which are then those of all observed: they come
+        one after the other and are alike, so that the newest hundred would say little."""
         with torch.no_grad():
-            self._note(self.network(observation))
+            self._note(self.network(observation), 0.0)
 
-    def _note(self, outputs: torch.Tensor) -> None:
+    def _note(self, outputs: torch.Tensor, least: float) -> None:
         self.batches += 1
-        rate = max(1 / int(self.batches), RATE)
+        rate = max(1 / int(self.batches), least)
         outputs = outputs.double()
         mean, square = outputs.mean(0), outputs.square().mean(0)
         distributed.average((mean, square))

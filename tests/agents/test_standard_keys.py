@@ -29,6 +29,14 @@ def test_outside_training_keys_are_made_with_what_was_observed() -> None:
     torch.testing.assert_close(network(outputs(400)[:1]), keys[:1])  # whatever comes beside it
 
 
+def test_what_was_observed_before_learning_counts_alike_however_slowly_it_changes() -> None:
+    network, rows = StandardKeys(nn.Identity(), 8).eval(), outputs(400).sort(0).values
+    for row in rows:
+        network.observe(row[None])
+    torch.testing.assert_close(network.mean, rows.double().mean(0))
+    torch.testing.assert_close(network.square, rows.double().square().mean(0))
+
+
 def test_neither_a_common_way_nor_a_scale_moves_keys() -> None:
     network = StandardKeys(nn.Identity(), 8).train()
     keys = network(outputs(64))

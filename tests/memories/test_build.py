@@ -1,5 +1,6 @@
 """From a configuration to the memory: each kind is built as what it is, or refused."""
 
+import numpy as np
 import pytest
 
 from rlmem.errors import UserError
@@ -14,6 +15,7 @@ from rlmem.memories import (
     UniformSampler,
     VisitSampler,
 )
+from tests.memories.helpers import RandomEnvs
 from tests.memories.test_memory import VECTORS, named
 
 RING_SAMPLERS = "combined, latest, newest, prioritized, rank, sequence, uniform"
@@ -79,3 +81,24 @@ def test_a_budget_below_one_batch_is_refused(budget: int) -> None:
     line = rf"memory\.budget={budget}: too small for one batch, agent\.batch_size=8: it holds \d"
     with pytest.raises(UserError, match=line):
         named("uniform", VECTORS, f"memory.budget={budget}")
+
+
+def test_a_budget_that_never_holds_a_whole_minibatch_is_refused_once_that_is_seen() -> None:
+    """By their rows alone 2,100 bytes hold 76 transitions; what lies beside them counts as well."""
+    small, enough = (
+        named("uniform", VECTORS, f"memory.budget={size}", "memory/sampler=newest")
+        for size in (2100, 2500)
+    )
+    envs = RandomEnvs(np.random.default_rng(0), end=0.0)
+    held = 0
+    while len(small) >= held:  # until the first go
+        held = len(small)
+        assert not small.available(64, 1)
+        small.extend(envs.block(1))
+    line = r"memory\.budget=2100: too small for one batch, agent\.batch_size=64: it holds 63 trans"
+    with pytest.raises(UserError, match=line):
+        small.available(64, 1)
+
+    for _ in range(200):
+        enough.extend(envs.block(1))
+    assert enough.available(64, 1)

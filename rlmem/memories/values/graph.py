@@ -227,11 +227,6 @@ class GraphMemory(ValueMemory):
     # What it holds.
 
     @property
-    def ready(self) -> bool:
-        """Whether there are the p nodes that a value is made of."""
-        return self._search is None or self._search.alive >= self.neighbours
-
-    @property
     def entries(self) -> int:
         """Nodes."""
         return int(self.arrays.book[NODES])

@@ -108,14 +108,20 @@ def test_a_new_edge_is_worth_its_return_and_rewards_stay_those_of_single_steps()
     np.testing.assert_array_equal(edges["reward"], visits.reward)
 
 
-def test_what_answers_is_ready_with_as_many_nodes_as_a_value_is_made_of() -> None:
-    memory = graph(200, p=30)
-    (visits,) = episodes(4, 1, length=20)
-    memory.visited(visits)
-    assert not memory.ready
-    for more in episodes(5, 3):
-        memory.visited(more)
+def test_a_graph_that_merges_to_fewer_nodes_than_a_value_is_made_of_teaches_by_those() -> None:
+    memory = graph(200, p=30, dist_th=3.0)
+    for visits in episodes(5, 3):
+        memory.visited(visits)
     assert memory.ready
+    assert 0 < memory.entries < 30
+    near = memory.near(visits.key, visits.action)
+    assert near.held[:, : memory.entries].any(1).all()
+    assert not near.held[:, memory.entries :].any()
+    keys = torch.from_numpy(visits.key).requires_grad_()
+    parts = (torch.from_numpy(part) for part in (near.key, near.value, near.held))
+    weighted(keys, *parts, delta=1e-3).sum().backward()
+    assert torch.isfinite(keys.grad).all()
+    assert keys.grad.abs().sum() > 0
 
 
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, 1e20])
