@@ -7,7 +7,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas
 
 from rlmem.cli import repeat_overrides, spin_briefly
@@ -30,6 +29,8 @@ class Run:
     """
 
     def __init__(self, path: str | Path) -> None:
+        if not isinstance(path, str | Path):
+            raise UserError(f"{path!r} is no run directory; give its path as a text")
         self.path = Path(path)
         self.settings: TrainSettings = run_settings(self.path, f"load_run({str(path)!r})")
 
@@ -116,6 +117,8 @@ def train(overrides: Iterable[str] = (), *, run_dir: str | Path | None = None) -
     asked = list(overrides) if listed else []  # read once: it may be a generator
     if not listed or not all(isinstance(o, str) for o in asked):
         raise UserError('overrides are a list of texts, such as ["memory=gwr", "env=road_runner"]')
+    if not isinstance(run_dir, str | Path | None):
+        raise UserError(f"run_dir={run_dir!r}: must be a path, such as run_dir='outputs/mine'")
     refused = "hydra", "paths.output_dir"
     if where := [o for o in asked if o.lstrip("+~").startswith(refused)]:
         raise UserError(
@@ -175,7 +178,10 @@ def evaluate(
     cfg.run = str(run.path if isinstance(run, Run) else run)
     given = {"episodes": episodes, "checkpoint": checkpoint, "video": video}
     for key, value in {**given, "epsilon": epsilon, "seed": seed}.items():
-        cfg[key] = value.item() if isinstance(value, np.generic) else value
+        plain = value.item() if hasattr(value, "item") else value  # numpy's and torch's numbers
+        if not isinstance(plain, int | float | str | None):
+            raise UserError(f"{key}={plain!r}: must be a number, a text or None")
+        cfg[key] = plain
     return score(check_evaluate(cfg))
 
 

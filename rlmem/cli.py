@@ -9,6 +9,7 @@ from typing import Any
 from rlmem.config import run_hydra
 from rlmem.config.run_directory import no_run, override_key, saved_config, saved_overrides
 from rlmem.errors import UserError, file_error, printable
+from rlmem.units import several
 
 
 def _train(cfg: Any) -> Any:
@@ -86,7 +87,8 @@ def _study(name: str, only: str, workers: int) -> int:
     from rlmem.runs.study_code import load_code
     from rlmem.runs.study_file import Study, read_definition
 
-    folder = Path(name) if Path(name).is_dir() else Path("studies") / name
+    given = Path(name).parent if Path(name).name == "study.yaml" else Path(name)
+    folder = given if given.is_dir() or len(given.parts) > 1 else Path("studies") / name
     chosen = [part for part in only.split(",") if part]
     try:
         read_definition(folder)  # there is such a study
@@ -117,7 +119,7 @@ def _study(name: str, only: str, workers: int) -> int:
         print("rlmem: interrupted; the same command goes on", file=sys.stderr)
         return 130
     if report:
-        print(f"{recorded} finished runs, recorded in {folder}/results.csv and runs.npz")
+        print(f"{several(recorded, 'finished run')}, recorded in {folder}/results.csv and runs.npz")
         print(f"written: {folder}/report/index.html, tables and figures/")
     else:
         print(f"nothing to report: {folder}/runs holds no run, and there is no runs.npz")

@@ -15,8 +15,10 @@ import importlib.util
 import os
 import pkgutil
 import sys
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 from rlmem.errors import UserError, choose_from
@@ -209,13 +211,36 @@ def load_plugins(modules: Any) -> None:
     if os.getcwd() not in sys.path and "" not in sys.path:
         sys.path.append(os.getcwd())
     for module in modules:
-        try:
-            importlib.import_module(module)
-        except ImportError as error:
-            raise UserError(
-                f"plugins=[{module}]: cannot be imported ({error}); give a module of the current "
-                "folder or an installed package, such as plugins=[my_package.my_memory]"
-            ) from error
+        _import(
+            module,
+            f"plugins=[{module}]:",
+            "give a module of the current folder or an installed package, such as "
+            "plugins=[my_package.my_memory]",
+        )
+
+
+def _import(module: str, given: str, works: str) -> None:
+    """Import a module of somebody else's, whatever it does.
+
+    Raises:
+        UserError: it cannot be imported, which is said by who `given` it, or fails itself.
+    """
+    try:
+        importlib.import_module(module)
+    except UserError:  # such as a part that is there already
+        raise
+    except ImportError as error:
+        raise UserError(f"{given} cannot be imported ({error}); {works}") from error
+    except (Exception, SystemExit) as error:
+        file, line, *_ = traceback.extract_tb(error.__traceback__)[-1]
+        what = str(error)
+        if isinstance(error, SyntaxError):
+            file, line, what = error.filename or file, error.lineno, error.msg
+        what = f"{type(error).__name__}: {what}".removesuffix(": ")
+        raise UserError(
+            f"{given} cannot be imported, {Path(file).name} ends with {what} in line {line}; "
+            "correct it (debug=true shows the way there)"
+        ) from error
 
 
 def _is_module_name(name: Any) -> bool:
@@ -229,13 +254,11 @@ def load_entry_points() -> None:
         UserError: one cannot be imported.
     """
     for point in importlib.metadata.entry_points(group="rlmem.plugins"):
-        try:
-            importlib.import_module(point.module)
-        except ImportError as error:
-            raise UserError(
-                f"the entry point {point.name} of rlmem.plugins: {point.module} cannot be imported "
-                f"({error}); mend or remove the installed package that declares it"
-            ) from error
+        _import(
+            point.module,
+            f"the entry point {point.name} of rlmem.plugins: {point.module}",
+            "mend or remove the installed package that declares it",
+        )
 
 
 def from_outside() -> list[Part]:

@@ -151,10 +151,11 @@ def test_a_plugin_that_cannot_be_imported_is_one_line(
     assert "such as plugins=[my_package.my_memory]" in str(error.value)
 
 
-def test_a_bug_in_a_plugin_comes_through(alone: Path) -> None:
-    (alone / "my_toys.py").write_text("1 / 0")
-    with pytest.raises(ZeroDivisionError):
+def test_a_bug_in_a_plugin_says_where_it_is(alone: Path) -> None:
+    (alone / "my_toys.py").write_text("one = 1\none / 0")
+    with pytest.raises(UserError, match=r"my_toys\.py ends with ZeroDiv.* in line 2") as error:
         load_plugins(["my_toys"])
+    assert isinstance(error.value.__cause__, ZeroDivisionError)  # which debug=true shows
 
 
 def test_installed_packages_declare_parts_by_an_entry_point(

@@ -162,6 +162,8 @@ def run_hydra(
     try:
         if line := dashes(arguments):
             raise UserError(line)
+        if any(a in MULTIRUN for a in arguments):
+            _check_folder_of_jobs(overrides)
         arguments = plugins.load(arguments)
         plugins.set_defaults()
         job.before = _folders_before(overrides)
@@ -195,6 +197,14 @@ def run_hydra(
             return _user_mistake(job.error, line, show)
         raise job.error
     return _end_of_sweep(0)
+
+
+def _check_folder_of_jobs(overrides: Sequence[str]) -> None:
+    """Refuse one folder for all jobs of a sweep, which each have one below the sweep's."""
+    for override in overrides:
+        key, _, value = override.lstrip("+").partition("=")
+        if key == "paths.output_dir":
+            raise UserError(f"{override}: is of one run; a sweep takes hydra.sweep.dir={value}")
 
 
 def _end_of_sweep(code: int) -> int:

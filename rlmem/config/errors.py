@@ -1,6 +1,7 @@
 """Hydra's and OmegaConf's exceptions as one line that a user can act on."""
 
 import re
+from dataclasses import fields
 from difflib import get_close_matches
 from typing import Any
 
@@ -12,7 +13,7 @@ from hydra.errors import (
     MissingConfigException,
     OverrideParseException,
 )
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import (
     ConfigAttributeError,
     ConfigKeyError,
@@ -20,9 +21,11 @@ from omegaconf.errors import (
     OmegaConfBaseException,
 )
 
+from rlmem import registry
 from rlmem.config.plugins import MANY
 from rlmem.config.schema import CONF_DIR
 from rlmem.errors import choose_from, did_you_mean
+from rlmem.settings import Settings
 
 _EXAMPLES = {"memory": "memory=gwr", "env": "env=road_runner", "run": "run=outputs/..."}
 
@@ -191,6 +194,9 @@ def _composition(exc: ConfigCompositionException, overrides: list[str]) -> str:
     if twice := re.match(r"Multiple values for (\S+)\.", message):
         given = _given(twice[1], overrides)
         return f"{given}: {twice[1]} is chosen already; write it without the +"
+    if there := re.search(r"An item is already at '(.+?)'", message):
+        given = _given(there[1], overrides)
+        return f"{given}: {there[1]} is there already; write {given.lstrip('+')}"
     if twice := re.match(r"(\S+) appears more than once", message):
         many = " and ".join(MANY)
         return f"{twice[1]} is chosen twice: this group takes one name; only {many} take a list"
@@ -234,8 +240,24 @@ def _value(exc: OmegaConfBaseException, overrides: list[str]) -> str:
         # An interpolation names the key that is missing in whole, a node itself only its last part.
         if missing and not key.endswith(f".{missing[1]}"):
             key = missing[1]
-        return f"{key} is not set; give it, such as {_EXAMPLES.get(key, f'{key}=...')}"
+        root = None if exc.parent_node is None else exc.parent_node._get_root()
+        value = example(root, key) if isinstance(root, DictConfig) else "..."
+        return f"{key} is not set; give it, such as {_EXAMPLES.get(key, f'{key}={value}')}"
     return f"{given}: {_first_line(exc)}"
+
+
+def example(cfg: DictConfig, key: str) -> str:
+    """A value of a key, as its part gives one."""
+    group, _, name = key.rpartition(".")
+    node = OmegaConf.select(cfg, group) if group else None
+    chosen = [node.get(label) for label in ("kind", "suite")] if node else []
+    known = registry.parts(group.replace(".", "/"))
+    for kind in chosen:
+        if kind in known:
+            for f in fields(known[kind].settings or Settings):
+                if f.name == name and f.metadata.get("example"):
+                    return f.metadata["example"]
+    return "..."
 
 
 def _unknown_key(given: str, key: str, parent: DictConfig | None) -> str:

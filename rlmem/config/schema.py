@@ -33,6 +33,12 @@ def _compile(value: Any) -> str | None:
     return None if isinstance(value, bool) or value == "auto" else "true, false or auto"
 
 
+def _label(value: Any) -> str | None:
+    """A run's files hold it, and are read again."""
+    plain = value is None or (isinstance(value, str) and value.isprintable() and "${" not in value)
+    return None if plain else "a line of letters, digits, signs and plain spaces, without ${"
+
+
 @dataclass(kw_only=True)
 class TrainerSettings(Settings):
     """How long and on what a run trains."""
@@ -96,7 +102,7 @@ class TrainSettings(Settings):
 
     # What needs no part's module stands first: its mistakes are told at once.
     seed: int = setting(at_least=0, at_most=2**32 - 1)
-    label: str | None = setting(free=True)
+    label: str | None = setting(check=_label, free=True)
     resume: str | None = setting(free=True)
     plugins: list[str] = setting([], free=True)
     debug: bool = setting(free=True)

@@ -188,7 +188,7 @@ def failure_list(failed: Iterable[tuple[str, str, int]], folder: Path, most: int
     """What a sweep says at its end of its failed jobs."""
     entries = [f"  {name}  {' '.join(error.split())}" for name, error, _ in failed]
     more = [f"  and {len(entries) - most} more"] if len(entries) > most else []
-    title = f"{len(entries)} failed in {folder}; the same command runs them again:"
+    title = f"{len(entries)} failed in {folder}; the same command runs what failed again:"
     return "\n".join([title, *entries[:most], *more])
 
 

@@ -3,7 +3,6 @@
 import os
 import tempfile
 from collections.abc import Iterator
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +10,11 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from rlmem import registry
-from rlmem.config.errors import explain, goes_with
+from rlmem.config.errors import example, explain, goes_with
 from rlmem.config.schema import EvaluateSettings, TrainSettings
 from rlmem.config.shares import check_shares
 from rlmem.errors import UserError
-from rlmem.settings import Settings, UnknownKeyError, all_parts, fill
+from rlmem.settings import UnknownKeyError, all_parts, fill
 
 
 def check(cfg: DictConfig) -> TrainSettings:
@@ -123,7 +122,7 @@ def _resolve(cfg: DictConfig, missing_ok: tuple[str, ...] = ()) -> dict[str, Any
     for key in _missing(cfg):
         if key in missing_ok:
             continue
-        raise UserError(f"{key} is not set; give it, such as {key}={_example(cfg, key)}")
+        raise UserError(f"{key} is not set; give it, such as {key}={example(cfg, key)}")
     try:
         values = OmegaConf.to_container(cfg, resolve=True)
     except OmegaConfBaseException as exc:
@@ -142,20 +141,6 @@ def _missing(node: DictConfig, prefix: str = "") -> Iterator[str]:
             yield key
         elif isinstance(child, DictConfig):
             yield from _missing(child, f"{key}.")
-
-
-def _example(cfg: DictConfig, key: str) -> str:
-    """A value of a key, as its part gives one."""
-    group, _, name = key.rpartition(".")
-    node = OmegaConf.select(cfg, group) if group else None
-    chosen = [node.get(label) for label in ("kind", "suite")] if node else []
-    known = registry.parts(group.replace(".", "/"))
-    for kind in chosen:
-        if kind in known:
-            for f in fields(known[kind].settings or Settings):
-                if f.name == name and f.metadata.get("example"):
-                    return f.metadata["example"]
-    return "..."
 
 
 def _check_schedule(run: TrainSettings) -> None:

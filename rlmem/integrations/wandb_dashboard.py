@@ -6,6 +6,7 @@ A report, as a draft, has the same figures.
 """
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -194,8 +195,8 @@ def write_dashboard(entity: str | None, project: str, out: Path) -> str:
         out.write_text(json.dumps(definition(entity, project), indent=2) + "\n")
     except OSError as error:
         raise UserError(f"out={out}: cannot write there ({error.strerror})") from None
-    again = f"python evaluate.py mode=dashboard project={project}"
-    again += f" entity={entity}" if entity else ""
+    keys = [f"project={project}", *([f"entity={entity}"] if entity else [])]
+    again = f"python evaluate.py mode=dashboard {shlex.join(keys)}"
     return f"no W&B key here: the dashboard is written to {out}; after `wandb login`, run: {again}"
 
 

@@ -19,6 +19,8 @@ from rlmem.memories.base.pictures import Embed, Picture, PictureContext, Table
 from rlmem.registry import marked
 from rlmem.runs import build
 from rlmem.runs.score import load_player, load_run_memory
+from rlmem.runs.summary import why_no_checkpoint
+from rlmem.units import several
 
 
 def show_memory(cfg: EvaluateSettings) -> None:
@@ -44,7 +46,7 @@ def show_memory(cfg: EvaluateSettings) -> None:
 
         def play(embed: Embed) -> dict[str, list[np.ndarray]]:
             print(
-                f"playing {cfg.episodes} episodes by the {cfg.checkpoint} networks, of "
+                f"playing {several(cfg.episodes, 'episode')} by the {cfg.checkpoint} networks, of "
                 f"{env_steps:,} env steps, with epsilon {epsilon:g}, and as many at random",
                 flush=True,
             )
@@ -90,7 +92,8 @@ def _find_memory(cfg: EvaluateSettings, run_dir: Path) -> tuple[TrainSettings, P
         )
     folder = find_checkpoint(run_dir)
     if folder is None:
-        raise UserError(f"run={cfg.run}: it has no checkpoint yet; train it for longer")
+        none = why_no_checkpoint(run_dir, "it has no checkpoint yet; train it for longer")
+        raise UserError(f"run={cfg.run}: {none}")
     if not read_manifest(folder)["memory_saved"] and not run_cfg.agent.part.cls.asks:
         raise UserError(
             f"run={cfg.run}: it finished and its memory's files were not kept; to draw one, train "

@@ -20,7 +20,7 @@ from rlmem.config.schema import TrainSettings
 from rlmem.config.shares import processes_of
 from rlmem.errors import UserError
 from rlmem.run_files import lock_file, why_not, write_small
-from rlmem.runs.summary import read_summary, write_summary
+from rlmem.runs.summary import read_summary, why_no_checkpoint, write_summary
 from rlmem.settings import free_keys
 
 
@@ -163,10 +163,9 @@ def resolve_run_dir(cfg: TrainSettings, output_dir: Path, multirun: bool) -> tup
     check_folder(run_dir)
     _check_whole(run_dir)
     if find_checkpoint(run_dir) is None:
-        raise UserError(
-            f"resume={cfg.resume}: it has no checkpoint yet (the first is due after "
-            f"checkpoint.every={cfg.checkpoint.every} env steps): start it anew"
-        )
+        first = f"the first is due after checkpoint.every={cfg.checkpoint.every} env steps"
+        why = why_no_checkpoint(run_dir, f"it has no checkpoint yet ({first}): start it anew")
+        raise UserError(f"resume={cfg.resume}: {why}")
     return run_dir, True
 
 

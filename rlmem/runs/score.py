@@ -27,6 +27,7 @@ from rlmem.envs import human_normalized_score
 from rlmem.errors import UserError, printable
 from rlmem.run_files import new_text, write_small
 from rlmem.runs import build
+from rlmem.runs.summary import why_no_checkpoint
 from rlmem.units import several
 
 
@@ -164,14 +165,17 @@ def load_networks(run_dir: Path, checkpoint: str, agent: Learner) -> int:
     if checkpoint == "best":
         path = run_dir / "checkpoints" / BEST
         if not os.path.lexists(path):
-            raise UserError(f"run={run_dir}: no {path.name} yet; use checkpoint=last")
+            none = f"no {path.name} yet; use checkpoint=last"
+            if find_checkpoint(run_dir) is None:
+                none = why_no_checkpoint(run_dir, f"no {path.name} yet; train it for longer")
+            raise UserError(f"run={run_dir}: {none}")
         env_steps = load_best(path, agent, run_dir)
         _check_known(run_dir, path, env_steps)
         return env_steps
     folder = find_checkpoint(run_dir)
     if folder is None:
-        none = f"run={run_dir}: it has no checkpoint yet; train it for longer"
-        raise UserError(no_checkpoint(run_dir) or none)
+        none = why_no_checkpoint(run_dir, "it has no checkpoint yet; train it for longer")
+        raise UserError(no_checkpoint(run_dir) or f"run={run_dir}: {none}")
     load_model(folder, agent)
     return int(read_manifest(folder)["env_steps"])
 

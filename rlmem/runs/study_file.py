@@ -98,7 +98,7 @@ def read_definition(folder: Path) -> dict[str, Any]:
     except FileNotFoundError:
         found = sorted(p.parent.name for p in folder.parent.glob("*/study.yaml"))
         raise UserError(
-            f"NAME={folder.name}: no such study; there are {', '.join(found) or 'none'}"
+            f"{folder}: no such study; in {folder.parent} there are {', '.join(found) or 'none'}"
         ) from None
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise UserError(f"{path} cannot be read ({error})") from None

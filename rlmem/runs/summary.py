@@ -15,6 +15,17 @@ from rlmem.run_files import read_json, write_small
 PACKAGES = ("torch", "torchrl", "lightning", "gymnasium", "ale_py", "rlmem")
 
 
+def nothing_learned(summary: dict[str, Any]) -> str | None:
+    """The warning of a run that finished without an update, None of any other."""
+    if summary["grad_steps"] or summary["status"] != "finished":
+        return None
+    return (
+        f"WARNING: nothing was learned: in {summary['env_steps']:,} env steps memory="
+        f"{summary['memory']} had no minibatch to draw, with {summary['memory_entries']:,} entries "
+        "at the end; train for longer"
+    )
+
+
 def versions() -> dict[str, str]:
     """Versions of Python and of the packages that make a run what it is."""
     found = {"python": platform.python_version()}
@@ -62,6 +73,13 @@ def reset_peak_rss() -> None:
 def write_summary(run_dir: Path, summary: dict[str, Any]) -> None:
     """Write summary.json."""
     write_small(run_dir / "summary.json", json.dumps(summary, indent=2) + "\n")
+
+
+def why_no_checkpoint(run_dir: Path, otherwise: str) -> str:
+    """What is said of a run without a checkpoint: that those of a finished one are gone, else
+    `otherwise`."""
+    finished = (read_summary(run_dir) or {}).get("status") == "finished"
+    return "it finished, and its checkpoints are not there any more" if finished else otherwise
 
 
 def read_summary(run_dir: Path) -> dict[str, Any] | None:

@@ -30,7 +30,7 @@ from rlmem.runs.resume import (
     write_config,
 )
 from rlmem.runs.run import Run
-from rlmem.runs.summary import reset_peak_rss
+from rlmem.runs.summary import nothing_learned, reset_peak_rss
 from rlmem.runs.sweep_job import job_line
 from rlmem.runs.threads import choose_threads
 
@@ -126,11 +126,14 @@ def _train_here(cfg: TrainSettings, run_dir: Path, resuming: bool) -> dict[str, 
         if resuming:
             _say(f"resumed at {run.stream.env_steps:,} env steps")
         summary = _fit(run)
+        learns = run.stream.memory.draws
     seconds = time.perf_counter() - started
     if job is None:
         _say(summary_table(summary, seconds))
     else:
         _say(("" if job.alone else f"job {job.number}: ") + summary_line(summary, seconds))
+    if learns and (warning := nothing_learned(summary)):
+        _say(warning)
     if stopped := run.signals.received or run.stopped:
         run.signals.pass_on()
         _say(f"go on with: {command_to_go_on(run_dir)}")

@@ -43,6 +43,8 @@ MISTAKES = {
     "experiment=gwrr_paper env=cartpole": "; it goes with env=mujoco",
     # wrong types
     "seed=abc": "seed=abc: must be a whole number",
+    "label=a\u200bb": "must be a line of letters, digits, signs and plain spaces, without ${",
+    r"label=a\${x}": "label=a${x}: must be a line of letters, digits, signs and plain spaces",
     "trainer.compile=1": "trainer.compile=1: must be true, false or auto",
     "agent.network.hidden=[64,x]": "agent.network.hidden=[64, 'x']: x in it must be a whole number",
     "trainer.max_env_steps=1e5": "=100000.0: must be a whole number; write 100000",
@@ -61,6 +63,7 @@ MISTAKES = {
     "memory=uniform,per": "memory=uniform,per: several values are a sweep; add -m",
     "seed=range(3)": "seed=range(3): several values are a sweep; add -m",
     "+memory=gwr": "+memory=gwr: memory is chosen already; write it without the +",
+    "+seed=1": "+seed=1: seed is there already; write seed=1",
     # missing values
     "env=atari": "env.game is not set; give it, such as env.game=seaquest",
     "env=gym": "env.id is not set; give it, such as env.id=CartPole-v1",

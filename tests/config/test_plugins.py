@@ -1,5 +1,6 @@
 """Parts of somebody's own: named on the command line, configured by their settings or a yaml."""
 
+import importlib
 import re
 import sys
 from pathlib import Path
@@ -124,6 +125,32 @@ def test_the_command_line_takes_plugins(capfd: pytest.CaptureFixture[str]) -> No
     assert run_hydra(names, "train", ["plugins=[theirs]"]) == 2
     err = capfd.readouterr().err
     assert err.startswith("rlmem: plugins=[theirs]: cannot be imported (No module named 'theirs');")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        ("import sys; sys.exit()", "SystemExit in line 1"),
+        (
+            "import os\n\nos.no_such_name",
+            "AttributeError: module .os. has .* in line 3",
+        ),
+        ("def f(:\n    pass", "SyntaxError: .* in line 1"),
+    ],
+)
+def test_a_plugin_that_fails_while_it_is_imported_is_one_line(
+    code: str, why: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    Path("failing.py").write_text(code)
+    try:
+        assert run_hydra(names, "train", ["plugins=[failing]"]) == 2
+    finally:
+        sys.modules.pop("failing", None)
+        importlib.invalidate_caches()
+    line = rf"rlmem: plugins=\[failing\]: cannot be imported, failing\.py ends with {why}; cor"
+    err = capfd.readouterr().err
+    assert re.match(line, err)
     assert err.count("\n") == 1
 
 

@@ -57,7 +57,7 @@ def test_a_run_goes_to_outputs_env_memory_and_leaves_no_log_file() -> None:
     [
         (["memory=grw"], "memory=grw: no such memory; did you mean gwr?"),
         (["memory.capcity=10"], "memory.capcity=10: no such key in memory;"),
-        (["env=atari"], "env.game is not set"),
+        (["env=atari"], "env.game is not set; give it, such as env.game=seaquest"),
         (["threshold.activation=1.7"], "threshold.activation=1.7: must be above 0"),
         (["seed=7"], "resume=x: no such run"),
         (["paths.output_dir=null"], "paths.output_dir=null: a run needs a folder"),

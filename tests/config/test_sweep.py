@@ -46,6 +46,13 @@ def commands() -> list[dict[str, Any]]:
     return json.loads(Path("sweep/sweep.json").read_text())["commands"]
 
 
+def test_one_folder_for_all_jobs_is_refused(capfd: pytest.CaptureFixture[str]) -> None:
+    assert sweep("seed=1,2", "paths.output_dir=mine") == 2
+    line = "rlmem: paths.output_dir=mine: is of one run; a sweep takes hydra.sweep.dir=mine\n"
+    assert capfd.readouterr().err == line
+    assert not Path("sweep").exists()
+
+
 def test_the_jobs_that_never_start_are_known() -> None:
     assert sweep("seed=1,9,2", "memory=per") == 130
     (command,) = commands()

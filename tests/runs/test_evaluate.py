@@ -110,8 +110,14 @@ def test_a_run_from_before_some_keys_is_scored_as_with_them(run_dir: Path) -> No
 
 def test_a_run_without_a_checkpoint_is_one_line(run_dir: Path) -> None:
     shutil.rmtree(run_dir / "checkpoints")
+    for checkpoint in ("last", "best"):
+        with pytest.raises(UserError, match="it finished, and its checkpoints are not there any"):
+            scored(run_dir, f"checkpoint={checkpoint}")
+    (run_dir / "summary.json").unlink()
     with pytest.raises(UserError, match="it has no checkpoint yet"):
         scored(run_dir)
+    with pytest.raises(UserError, match=r"no best\.ckpt yet; train it for longer"):
+        scored(run_dir, "checkpoint=best")
 
 
 def test_a_run_without_a_best_model_is_one_line(run_dir: Path) -> None:

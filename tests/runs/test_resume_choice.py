@@ -125,6 +125,9 @@ def test_a_run_without_a_checkpoint_is_refused(copy: Path) -> None:
     shutil.rmtree(copy / "checkpoints")
     with pytest.raises(UserError, match=r"it has no checkpoint yet .* checkpoint\.every=120"):
         chosen(copy, *CARTPOLE, f"resume={copy}")
+    (copy / "summary.json").write_text('{"status": "finished"}')
+    with pytest.raises(UserError, match="it finished, and its checkpoints are not there any more"):
+        chosen(copy, *CARTPOLE, f"resume={copy}")
 
 
 def test_differences_name_the_keys_that_bind() -> None:

@@ -189,7 +189,10 @@ def test_unknown_names_are_one_line_with_what_there_is(
     assert _study(str(tmp_path), "Pong", 1) == 2
     assert "no such column; there are CartPole, Acrobot" in capsys.readouterr().err
     assert _study("no_such_study", "", 1) == 2
-    assert "no such study; there are a3c, atari_100k, bit_flip, " in capsys.readouterr().err
+    assert (
+        "studies/no_such_study: no such study; in studies there are a3c, atari_100k, "
+        in capsys.readouterr().err
+    )
 
 
 @pytest.mark.slow

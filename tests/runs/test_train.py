@@ -301,3 +301,14 @@ def test_a_run_says_where_it_is_and_what_its_memory_will_cost(
     assert f"run directory: {tmp_path}" in out
     assert re.search(r"memory when full \(10,000 transitions\): [\d.]+ KiB", out)
     assert re.search(r"^status +finished$", out, re.MULTILINE)
+    assert "nothing was learned" not in out
+
+
+def test_a_run_that_makes_no_update_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A map of images begins once it has measured a thousand of them."""
+    run(tmp_path, "env=mini_maze", "env.observation=pixels", "env.cell=1", "memory=gwr")
+    out = capsys.readouterr().out
+    assert re.search(r"^gradient steps +0$", out, re.MULTILINE)
+    assert "WARNING: nothing was learned: in 300 env steps memory=gwr had no minibatch" in out

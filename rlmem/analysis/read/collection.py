@@ -100,7 +100,8 @@ def _add_unstarted(found: Collection, folder: Path) -> None:
     failed = [job for job in unstarted if job.state == "failed"]
     found.left_out += [(str(folder / job.name), f"failed: {job.error}") for job in failed]
     if missing := len(unstarted) - len(failed):
-        found.notes.append(f"{folder}: {missing} of {len(planned)} jobs have not started")
+        verb = "has" if missing == 1 else "have"
+        found.notes.append(f"{folder}: {missing} of {len(planned)} jobs {verb} not started")
 
 
 def _note(found: Collection) -> None:

@@ -161,7 +161,7 @@ def _title(report: "Report", environments: int) -> str:
     unfinished = len(report.collection.runs) - finished
     return (
         (f"{report.title}: " if report.title else "")
-        + f"{finished} runs of {len(report.settings)} settings on "
+        + f"{several(finished, 'run')} of {several(len(report.settings), 'setting')} on "
         + several(environments, "environment")
         + (f" ({unfinished} not finished)" if unfinished else "")
     )

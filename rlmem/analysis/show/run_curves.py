@@ -33,7 +33,11 @@ def plot_runs(run_dirs: list[Path], out: Path) -> None:
         try:
             runs.append(read_run(run_dir))
         except ValueError as error:
-            raise UserError(f"runs: {run_dir} is no run directory ({error})") from None
+            there = (run_dir / "config.yaml").exists()
+            why = f": {error}; put it back as it was, or leave the run out"
+            raise UserError(
+                f"runs: {run_dir}{why if there else ' is no run directory (it has no config.yaml)'}"
+            ) from None
     if len(tasks := sorted({run.task for run in runs})) > 1:
         raise UserError(
             f"runs: of several environments ({', '.join(tasks)}), whose returns have no common "

@@ -20,7 +20,7 @@ WIDTH, NARROWEST, LISTED, BINS, BAR = 100, 48, 20, 8, 40
 SECONDS = 5.0  # between two looks at a sweep that runs
 _MEANING = {
     "interrupted": "the same command goes on with them",
-    "failed": "the same command runs them again",
+    "failed": "the same command runs what failed again",
     "missing": "not started",
 }
 
@@ -134,7 +134,7 @@ def render_status(status: SweepStatus, width: int = WIDTH) -> str:
     """The status as plain text, at most `width` columns wide (48 at least)."""
     width = max(NARROWEST, min(WIDTH, width))
     counts = status.counts
-    lines = [f"{status.folder}: {sum(counts.values()):,} jobs"]
+    lines = [f"{status.folder}: {several(sum(counts.values()), 'job')}"]
     for state, count in counts.items():
         meaning = _MEANING.get(state) if count else None
         lines.append(f"  {state:<12}{count:>7,}" + (f"   {meaning}" if meaning else ""))
@@ -225,7 +225,7 @@ def _histogram(
 
     low, high = min(values), max(values)
     middle = readable(statistics.median(values))
-    lines = ["", f"{title}, {len(values):,} done jobs, median {middle}:"]
+    lines = ["", f"{title}, {several(len(values), 'done job')}, median {middle}:"]
     spaced = np.geomspace if low > 0 and high / low > 20 else np.linspace
     edges = spaced(low, high, 1 + (min(BINS, len(values)) if high > low else 1))
     counts = np.histogram(values, edges)[0] if high > low else np.array([len(values)])

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from rlmem.units import aligned, readable_bytes
+from rlmem.units import aligned, readable_bytes, several
 
 WIDE, FITTED = 2048, 1000  # dimensions up to which all nodes choose the plane; beyond, so many
 CORE = 0.99  # share of the nodes, those nearest to the median, that choose the plane
@@ -198,7 +198,7 @@ def render_table(table: Mapping[str, float | int], fits: Mapping[str, Fit]) -> s
         ("transitions per temporal edge", spread("transitions_per_edge")),
     ]
     for policy, fit in fits.items():
-        visited = f"{len(fit.distances):,} observations of {fit.episodes} episodes"
+        visited = f"{len(fit.distances):,} observations of {several(fit.episodes, 'episode')}"
         rows += [
             (f"visited by the {policy} policy", visited),
             ("  quantisation error", f"{fit.quantisation_error:.4g}"),

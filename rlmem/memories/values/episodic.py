@@ -159,7 +159,7 @@ class EpisodicMemory(ReplayMemory):
             storage = unwritten_storage(settings, needs)
         sampler = settings.sampler.build(needs, storage.max_size)
         super().__init__(storage, sampler, RingWriter(), seed=needs.seed, budget=left)
-        self.budget = budget
+        self.budget, self.draws = budget, values.trains
 
     def _parts(self) -> dict[str, Any]:
         return {**super()._parts(), self.values.name: self.values, "queue": self.queue}

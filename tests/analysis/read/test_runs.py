@@ -243,7 +243,7 @@ def test_jobs_of_a_sweep_that_left_no_run_are_said(tmp_path: Path) -> None:
     found = collect([tmp_path])
     assert [run.seed for run in found.runs] == [0]
     assert found.left_out == [(str(tmp_path / "seed=1"), "failed: no such game")]
-    assert found.notes == [f"{tmp_path}: 1 of 3 jobs have not started"]
+    assert found.notes == [f"{tmp_path}: 1 of 3 jobs has not started"]
 
 
 OUTSIDER = """env_steps,return,bytes,seed,label
