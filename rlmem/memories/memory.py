@@ -360,3 +360,4 @@ class ReplayMemory:
         self.sampler.synchronise(self.storage)
         self.generator.set_state(torch.from_numpy(np.array(generator)))
         self.transitions_seen = seen
+        self._most_held = self.storage.max_size  # what it held before is not known: no refusal
