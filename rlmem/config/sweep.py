@@ -72,12 +72,15 @@ class SweepRecord(Callback):
     """
 
     current: ClassVar[Sweep | None] = None
+    _litter: Path | None = None
 
     def on_multirun_start(
         self, config: DictConfig, config_name: str | None = None, **kwargs: Any
     ) -> None:
         """Write sweep.json before the first job; a search goes on with its study."""
-        if config_name != "train":
+        if config_name != "train":  # scores of several runs, each in its run's own folder
+            file = Path(config.hydra.sweep.dir, "multirun.yaml")
+            self._litter = None if file.exists() else file
             return
         hydra = config.hydra
         folder, trials = Path(hydra.sweep.dir), 0
@@ -108,6 +111,11 @@ class SweepRecord(Callback):
                 others = [c for c in before if c.get("overrides") != command["overrides"]]
                 _write(folder / SWEEP_FILE, {"commands": [*others, command]})
             SweepRecord.current = Sweep(folder, jobs, before)
+
+    def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
+        """Remove Hydra's file of a command that is no sweep's."""
+        if self._litter is not None:
+            self._litter.unlink(missing_ok=True)
 
     def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:
         """In the process that ran the job, before its launcher hands the return on."""

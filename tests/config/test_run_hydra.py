@@ -134,6 +134,14 @@ def test_evaluate_leaves_the_error_of_a_job_where_it_is(tmp_path: Path) -> None:
     assert Path("error.json").read_text() == "{}"
 
 
+def test_evaluating_several_runs_leaves_no_file_of_hydras() -> None:
+    assert run_hydra(nothing, "evaluate", ["-m", "run=here,there"]) == 0
+    assert list(Path().iterdir()) == []
+    Path("multirun.yaml").write_text("mine")
+    assert run_hydra(nothing, "evaluate", ["-m", "run=here,there"]) == 0
+    assert Path("multirun.yaml").exists()
+
+
 def test_the_joblib_launcher_runs_a_sweep(tmp_path: Path) -> None:
     pytest.importorskip("hydra_plugins.hydra_joblib_launcher")
     argv = ["-m", "memory=uniform,per", "seed=7", "hydra.sweep.dir=sweep"]
