@@ -173,7 +173,7 @@ def test_a_job_without_a_log_fails_alone(tmp_path: Path, capsys: pytest.CaptureF
     assert _study(str(tmp_path), "", 1) == 1
     out, err = capsys.readouterr()
     assert "log.txt: Is a directory" in err
-    assert "1 finished runs" in out
+    assert "1 finished run, recorded" in out
 
 
 @pytest.mark.slow
