@@ -178,7 +178,8 @@ def evaluate(
     cfg.run = str(run.path if isinstance(run, Run) else run)
     given = {"episodes": episodes, "checkpoint": checkpoint, "video": video}
     for key, value in {**given, "epsilon": epsilon, "seed": seed}.items():
-        plain = value.item() if hasattr(value, "item") else value  # numpy's and torch's numbers
+        one = hasattr(value, "item") and len(value.shape) == 0  # numpy's and torch's numbers
+        plain = value.item() if one else value
         if not isinstance(plain, int | float | str | None):
             raise UserError(f"{key}={plain!r}: must be a number, a text or None")
         cfg[key] = plain

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 
 import rlmem
 from rlmem.errors import UserError
@@ -82,3 +83,22 @@ def test_mistakes_are_one_line_without_a_run_dir_too(overrides, line, tmp_path, 
 def test_overrides_are_a_list_of_texts(overrides):
     with pytest.raises(UserError, match=r"^overrides are a list of texts, such as"):
         rlmem.train(overrides)
+
+
+@pytest.mark.parametrize("seed", [[1], object(), torch.tensor([1, 2]), np.arange(2)])
+def test_a_value_of_another_type_is_one_line(seed):
+    with pytest.raises(UserError, match=r"seed=.*: must be a number, a text or None"):
+        rlmem.evaluate("nowhere", seed=seed)
+
+
+@pytest.mark.parametrize("seed", [3, np.int64(3), torch.tensor(3)])
+def test_numbers_of_numpy_and_torch_are_numbers(seed):
+    with pytest.raises(UserError, match="no run there"):
+        rlmem.evaluate("nowhere", seed=seed)
+
+
+def test_a_path_is_a_text_or_a_path():
+    with pytest.raises(UserError, match="None is no run directory"):
+        rlmem.load_run(None)
+    with pytest.raises(UserError, match="run_dir=5: must be a path"):
+        rlmem.train([], run_dir=5)
