@@ -179,3 +179,15 @@ def test_runs_are_drawn_together(run_dir: Path, tmp_path: Path) -> None:
 def test_each_mode_that_the_configuration_knows_is_there() -> None:
     (mode,) = (field for field in fields(EvaluateSettings) if field.name == "mode")
     assert set(mode.metadata["choices"]) == set(MODES)
+
+
+def test_a_folder_without_a_run_and_a_damaged_run_are_told_apart(
+    run_dir: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("matplotlib")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match="is no run directory"):
+        evaluate(evaluate_settings("mode=plot", f"runs=['{tmp_path}/empty']"))
+    (run_dir / "summary.json").write_text("")
+    with pytest.raises(UserError, match=r"summary\.json cannot be read .* leave the run out"):
+        evaluate(evaluate_settings("mode=plot", f"runs=['{run_dir}']"))
