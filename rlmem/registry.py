@@ -232,7 +232,7 @@ def _import(module: str, given: str, works: str) -> None:
     except ImportError as error:
         raise UserError(f"{given} cannot be imported ({error}); {works}") from error
     except (Exception, SystemExit) as error:
-        file, line, *_ = traceback.extract_tb(error.__traceback__)[-1]
+        file, line = _where(error, module.split(".")[0])
         what = str(error)
         if isinstance(error, SyntaxError):
             file, line, what = error.filename or file, error.lineno, error.msg
@@ -241,6 +241,14 @@ def _import(module: str, given: str, works: str) -> None:
             f"{given} cannot be imported, {Path(file).name} ends with {what} in line {line}; "
             "correct it (debug=true shows the way there)"
         ) from error
+
+
+def _where(error: BaseException, package: str) -> tuple[str, int]:
+    """File and line of a package's own code that an error came from, not of what that called."""
+    frames = [(f.f_globals.get("__name__"), f, n) for f, n in traceback.walk_tb(error.__traceback__)]
+    own = [f for f in frames if str(f[0]).split(".")[0] == package]
+    _, frame, line = (own or frames)[-1]
+    return frame.f_code.co_filename, line
 
 
 def _is_module_name(name: Any) -> bool:
