@@ -245,9 +245,9 @@ def _import(module: str, given: str, works: str) -> None:
 
 def _where(error: BaseException, package: str) -> tuple[str, int]:
     """File and line of a package's own code that an error came from, not of what that called."""
-    frames = [(f.f_globals.get("__name__"), f, n) for f, n in traceback.walk_tb(error.__traceback__)]
-    own = [f for f in frames if str(f[0]).split(".")[0] == package]
-    _, frame, line = (own or frames)[-1]
+    frames = list(traceback.walk_tb(error.__traceback__))
+    own = [f for f in frames if f[0].f_globals.get("__name__", "").split(".")[0] == package]
+    frame, line = (own or frames)[-1]
     return frame.f_code.co_filename, line
 
 

@@ -5,7 +5,6 @@ from dataclasses import fields
 from difflib import get_close_matches
 from typing import Any
 
-import yaml
 from hydra.errors import (
     CompactHydraException,
     ConfigCompositionException,
@@ -22,8 +21,8 @@ from omegaconf.errors import (
 )
 
 from rlmem import registry
+from rlmem.config.groups import asking, chooses, config_groups, config_options, goes_with
 from rlmem.config.plugins import MANY
-from rlmem.config.schema import CONF_DIR
 from rlmem.errors import choose_from, did_you_mean
 from rlmem.settings import Settings
 
@@ -112,17 +111,6 @@ def _nameless(override: str) -> str:
     return f"{override}: give a name of the group, such as {key}={min(config_options(group))}{none}"
 
 
-def config_groups() -> list[str]:
-    """The names of the config groups, as overrides write them."""
-    folders = (d.relative_to(CONF_DIR).as_posix() for d in CONF_DIR.rglob("*") if d.is_dir())
-    return [f for f in folders if not f.startswith(("hydra", "_"))]
-
-
-def config_options(group: str) -> list[str]:
-    """The names of a group's options, without those of plugins."""
-    return [file.stem for file in (CONF_DIR / group).glob("*.yaml")]
-
-
 def _missing_option(exc: MissingConfigException, overrides: list[str]) -> str:
     group, _, name = (exc.missing_cfg_file or "").rpartition("/")
     options = list(exc.options or config_options(group))
@@ -138,7 +126,7 @@ def _missing_option(exc: MissingConfigException, overrides: list[str]) -> str:
     if group in ("hydra/launcher", "hydra/sweeper"):
         line += "; more with pip install 'rlmem[sweep]'"
     if group == "env":
-        others = [f"env={option} env.{key}={name}" for option, key in _asking("env")]
+        others = [f"env={option} env.{key}={name}" for option, key in asking("env")]
         line += f"; any other: {', '.join(others)}"
     return line
 
@@ -207,24 +195,12 @@ def _unused_group(group: str, overrides: list[str]) -> str:
     given = _given(group, overrides)
     parent, _, name = group.rpartition("/")
     if parent in config_groups() and group in config_groups():
-        owners = [f"{parent}={o}" for o in config_options(parent) if _chooses(parent, o, name)]
+        owners = [f"{parent}={o}" for o in config_options(parent) if chooses(parent, o, name)]
         return (
             f"{given}: the chosen {parent} has no {name}, leave it out; "
             f"it goes with {' or '.join(sorted(owners))}"
         )
     return f"{given}: no such group{did_you_mean(group, config_groups())}"
-
-
-def _chooses(group: str, option: str, name: str) -> bool:
-    """Whether an option's defaults list has a group below its own."""
-    defaults = _content(group, option).get("defaults", [])
-    return any(isinstance(entry, dict) and name in entry for entry in defaults)
-
-
-def _asking(group: str) -> list[tuple[str, str]]:
-    """The options that take any name for a key, and the key."""
-    contents = ((option, _content(group, option)) for option in sorted(config_options(group)))
-    return [(o, key) for o, content in contents for key, value in content.items() if value == "???"]
 
 
 def _value(exc: OmegaConfBaseException, overrides: list[str]) -> str:
@@ -283,40 +259,6 @@ def _unknown_key(given: str, key: str, parent: DictConfig | None) -> str:
     if not ending and prefix:
         ending = f"; its keys: {', '.join(sorted(siblings))}"
     return f"{given}: {where}{ending or '; --help lists the groups, --cfg job every key'}"
-
-
-def goes_with(key: str) -> str:
-    """`; it goes with memory=her`: the options of a group that have a key, or nothing."""
-    path = key.split(".")
-    found: list[str] = []
-    for depth in range(1, len(path)):
-        group = "/".join(path[:depth])
-        nodes = {name: _content(group, name) for name in config_options(group)}
-        owners = {name for name, node in nodes.items() if _holds(node, path, depth)}
-        # Not those that have it from another one, by their defaults list.
-        found += [
-            f"{group}={name}"
-            for name in sorted(owners)
-            if not owners & {str(base) for base in nodes[name].get("defaults", [])}
-        ]
-    return f"; it goes with {' or '.join(found)}" if found else ""
-
-
-def _content(group: str, name: str) -> dict[str, Any]:
-    text = (CONF_DIR / group / f"{name}.yaml").read_text()
-    content = yaml.safe_load(text) or {}
-    if text.startswith("# @package _global_"):
-        content = {**content.get(group, {}), "defaults": content.get("defaults", [])}
-    return content
-
-
-def _holds(node: Any, path: list[str], depth: int) -> bool:
-    """Whether the content of an option has the key of a dotted path below its group."""
-    for name in path[depth:]:
-        if not isinstance(node, dict) or name not in node:
-            return False
-        node = node[name]
-    return True
 
 
 def _all_keys(node: Any, prefix: str = "") -> list[str]:

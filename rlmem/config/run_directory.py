@@ -16,7 +16,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from rlmem.config import compose, quote_paths
-from rlmem.config.errors import config_groups, config_options
+from rlmem.config.groups import config_groups, config_options
 from rlmem.config.plugins import MANY
 from rlmem.config.schema import TrainSettings
 from rlmem.config.validate import read_settings

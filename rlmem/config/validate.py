@@ -10,7 +10,8 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from rlmem import registry
-from rlmem.config.errors import example, explain, goes_with
+from rlmem.config.errors import example, explain
+from rlmem.config.groups import goes_with
 from rlmem.config.schema import EvaluateSettings, TrainSettings
 from rlmem.config.shares import check_shares
 from rlmem.errors import UserError
