@@ -98,7 +98,8 @@ def _unpaired(ours: Setting, theirs: Setting, name: str) -> Difference | None:
     one, other = ours.values(name), theirs.values(name)
     if not len(one) or not len(other):
         return None
-    if min(len(one), len(other)) < FEW_SEEDS:
+    twice = None in (ours.by_seed(name), theirs.by_seed(name))
+    if min(len(one), len(other)) < FEW_SEEDS or twice:
         value = float(one.mean() - other.mean())
         return Difference(Estimate(value, None, None, len(one) + len(other)))
     estimate = difference_estimate([one], [other], row_mean, widen=True)

@@ -1,11 +1,12 @@
 """What sets a run apart from others of its environment, and what its setting is called."""
 
+import contextlib
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
 from rlmem.analysis.read.runs import Run
-from rlmem.units import readable_bytes
+from rlmem.units import parse_bytes, readable_bytes
 
 # Keys that make no other setting: where things go, what is shown, how a run is scored and saved.
 NO_SETTING = (
@@ -37,11 +38,24 @@ SHARED = ("memory.capacity", "memory.budget", "memory.storage.kind")  # of all m
 def _decisive(run: Run) -> dict[str, Any]:
     """What decides a run's results, beside environment and seed."""
     is_map = "memory.tau_b" in run.config
-    return {
-        key: value
+    found = {
+        key: _plain(key, value)
         for key, value in run.config.items()
         if not key.startswith(NO_SETTING) and (is_map or not key.startswith("threshold."))
     }
+    # Which callbacks there are: their keys are in the runs that have them alone.
+    names = {key.split(".")[1] for key in run.config if key.startswith("callbacks.")}
+    return found | {"callbacks": " ".join(sorted(names)) or None}
+
+
+def _plain(key: str, value: Any) -> Any:
+    """A value however it was written: 1 and 1.0 are one, 1MiB and 1048576 are one budget."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if key == "memory.budget" and value is not None:
+        with contextlib.suppress(ValueError):
+            return parse_bytes(value)
+    return value
 
 
 def distinctions(runs: Sequence[Run]) -> list[dict[str, Any]]:
@@ -114,6 +128,6 @@ def make_label(memory: str, distinct: dict[str, Any]) -> str:
             short = " ".join(key.split(".")[-2:])
             short = short.removesuffix(" kind").removesuffix(" name")
         if key == "memory.budget" and value is not None:
-            value = readable_bytes(value) if isinstance(value, int) else value
+            value = readable_bytes(value).replace(".0 ", " ") if isinstance(value, int) else value
         parts.append(f"{short} {'none' if value is None else value}")
     return ", ".join(parts)

@@ -93,12 +93,13 @@ class Setting:
 
     def estimate(self, name: str, statistic: Statistic = row_mean) -> Estimate | None:
         """A number's mean over the finished runs with its interval, None if none has it. Below
-        FEW_SEEDS runs it has no bounds: cut at what was reached they would hold too little."""
+        FEW_SEEDS runs it has no bounds: cut at what was reached they would hold too little. Nor has
+        it where a seed is there twice: such runs may be one run, made again."""
         values = self.values(name)
         if not len(values):
             return None
         estimate = stratified_bootstrap([values], statistic, widen=True)
-        if len(values) < FEW_SEEDS:
+        if len(values) < FEW_SEEDS or self.by_seed(name) is None:
             return Estimate(estimate.value, None, None, estimate.n)
         return estimate.within(*self.reached(name))
 
@@ -140,7 +141,12 @@ class Setting:
     @property
     def few(self) -> bool:
         """Whether it has so few seeds that a figure shows them, and no interval."""
-        return len(self.finished or self.runs) < FEW_SEEDS
+        return len(self.seeds) < FEW_SEEDS
+
+    @property
+    def seeds(self) -> set[int]:
+        """Of its finished runs; a setting without any has those of the others."""
+        return {run.seed for run in self.finished or self.runs}
 
     def curve(
         self, column: str, over: str = "env_steps"

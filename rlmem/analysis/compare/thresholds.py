@@ -200,7 +200,10 @@ def _of_measure(
     for k, x in enumerate(scaled):
         step, percent = steps and steps[k], None
         if step and measure.relative:
-            base = value.mean() - step.value * x.mean()  # fitted at the lowest
+            # Fitted at its lowest and the other's mean. The mean of all is fitted at both means only
+            # where the pairs have equally many runs: elsewhere their product has a mean of its own.
+            both = steps[2].value * np.cov(*scaled, bias=True)[0, 1]
+            base = value.mean() - both - step.value * x.mean()
             if base > LEAST_BASE * value.mean():
                 percent = _scaled(step, 100 / base)
         yield Effect(measure, TERMS[k], step, percent, rank_correlation(x, value), spans[k])

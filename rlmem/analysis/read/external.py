@@ -2,6 +2,7 @@
 
 import math
 import re
+from operator import itemgetter
 from pathlib import Path
 
 from rlmem.analysis.read.curves import curves_of, means_of
@@ -46,7 +47,7 @@ def read_external(path: Path, default_env: str | None) -> list[Run]:
         curves.setdefault(key, []).append(point)
     if not curves:
         raise ValueError("holds no line")
-    return [_run(path, *key, sorted(points)) for key, points in curves.items()]
+    return [_run(path, *key, sorted(points, key=itemgetter(0))) for key, points in curves.items()]
 
 
 def _run(

@@ -210,8 +210,8 @@ def _fault_of_rows(
 
 
 def flatten(node: Any, prefix: str = "") -> dict[str, Any]:
-    """Nested mappings as one, keys joined by dots; lists as text."""
-    if not isinstance(node, dict):
+    """Nested mappings as one, keys joined by dots; lists and what is empty as text."""
+    if not isinstance(node, dict) or not node:
         return {prefix[:-1]: node if isinstance(node, str | int | float | None) else str(node)}
     flat: dict[str, Any] = {}
     for key, value in node.items():

@@ -210,5 +210,5 @@ def _around(settings: Sequence[Setting], of: str = "the last 100 training") -> s
     means = f"Mean of {of} episodes"
     if not few:
         return f"{means}."
-    bands = "thin: each seed" if few == {True} else "bands: 95 % intervals over the seeds"
-    return f"{means}; {bands}."
+    shown = [(False, "bands: 95 % intervals over the seeds"), (True, "thin: each seed")]
+    return "; ".join([means, *(words for has, words in shown if has in few)]) + "."

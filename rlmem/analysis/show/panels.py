@@ -73,23 +73,34 @@ def thousands(value: float) -> str:
 
 
 def bytes_axis(at: Axes, values: np.ndarray) -> None:
-    """Bytes as x, in equal ratios where they differ by much."""
-    if values.min() > 0 and values.max() / values.min() > 4:
+    """Bytes as x, in equal ratios where they differ by much. Where they differ by a
+    thousandth there are two ticks at least, between the lowest and the highest."""
+    least, most = float(values.min()), float(values.max())
+    unit = byte_unit(most)
+    decimals = 1
+    if least > 0 and most / least > 4:  # so that two powers of 2 lie between them
         at.set_xscale("log", base=2)
-        least, most = np.floor(np.log2(values.min())), np.ceil(np.log2(values.max()))
-        step = max(1, int(np.ceil((most - least) / 3)))
-        at.set_xticks([2.0**power for power in np.arange(least, most + 1, step)])
+        low, high = int(np.ceil(np.log2(least))), int(np.floor(np.log2(most)))
+        step = -(-(high + 1 - low) // 3)  # three ticks at most: labels are long
+        at.set_xticks([2.0**power for power in range(low, high + 1, step)])
         at.xaxis.minorticks_off()
-    elif values.max() > values.min():
+    elif most > 1.001 * least:
         # The largest round step of which the axis, a little wider, has two ticks: labels are long.
-        unit, margin = byte_unit(values.max()), 0.05 * (values.max() - values.min())
-        low, high = (values.min() - margin) / unit, (values.max() + margin) / unit
+        margin = 0.05 * (most - least)
+        low, high = (least - margin) / unit, (most + margin) / unit
         steps = np.array([1, 2, 5, 10, 20]) * 10.0 ** np.floor(np.log10((high - low) / 2))
-        step = max(0.1, steps[high // steps - np.ceil(low / steps) >= 1].max())  # one decimal
+        step = steps[high // steps - np.ceil(low / steps) >= 1].max()
+        decimals = max(1, int(np.ceil(-np.log10(step) - 1e-9)))
         at.xaxis.set_major_locator(MultipleLocator(unit * step))
     else:
         at.set_xticks(values[:1])
-    at.xaxis.set_major_formatter(lambda size, _: readable_bytes(size).replace(".0 ", " "))
+
+    def label(size: float, _: Any) -> str:
+        if decimals == 1:
+            return readable_bytes(size).replace(".0 ", " ")
+        return f"{size / unit:.{decimals}f} {readable_bytes(unit).split()[1]}"
+
+    at.xaxis.set_major_formatter(label)
 
 
 def byte_unit(most: float) -> int:

@@ -25,7 +25,8 @@ def finding(settings: Sequence[Setting], metric: str | None = None) -> str:
     metric = metric or settings[0].compares
     order = ranked(settings, metric)
     if not order:
-        return f"No run of {settings[0].env_id} has ended."
+        ended = any(setting.finished for setting in settings)
+        return f"No run of {settings[0].env_id} has {'a return' if ended else 'ended'}."
     best, value = order[0]
     level = [setting for setting, mean in order if mean == value]
     when = {OVER_RUN: " over the run", "eval_return_mean": " in the final evaluation"}
@@ -64,7 +65,7 @@ def how_sure(settings: Sequence[Setting]) -> str:
     """Seeds, and what stands behind the difference that `finding` names."""
     metric = settings[0].compares
     order = [setting for setting, _ in ranked(settings, metric)]
-    counts = sorted({len(setting.values(metric)) for setting in order})
+    counts = sorted({len(setting.seeds) for setting in order})
     if not counts:
         return ""
     many = several(counts[-1], "seed")
@@ -73,6 +74,8 @@ def how_sure(settings: Sequence[Setting]) -> str:
     next_ = order[len(level) :]  # as `finding` has it
     found = above(order[0], next_[0], metric) if next_ else None
     kind = "" if found is None else ", paired by seed" if found.paired else ", not the same seeds"
+    if any(setting.by_seed(metric) is None for setting in order):
+        kind = ", some more than once, which gives no interval"
     few = "" if counts[0] >= FEW_SEEDS else f"; below {FEW_SEEDS} seeds no interval is drawn"
     return f"{many} a setting{kind}{few}."
 

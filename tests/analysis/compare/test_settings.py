@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rlmem.analysis.compare.baselines import above
 from rlmem.analysis.compare.settings import Setting, make_settings
 from rlmem.analysis.read.collection import collect
 from rlmem.analysis.show.figures import curves, in_colour, return_against_bytes
@@ -33,7 +34,7 @@ def test_runs_that_are_scored_by_other_rules_are_no_seeds_of_one_cell(tmp_path: 
         config = {"evaluation.epsilon": epsilon, "evaluation.episodes": 10 + seed}
         make_run(tmp_path / str(seed), seed=seed, config=config)
     assert labels_of(tmp_path) == [
-        ("uniform, evaluation epsilon 0.0", 2),
+        ("uniform, evaluation epsilon 0", 2),
         ("uniform, evaluation epsilon 0.5", 1),
     ]
 
@@ -99,9 +100,9 @@ def test_budgets_and_storages_tell_memories_apart_in_the_order_of_their_size(
     labels = [label for label, _ in labels_of(tmp_path)]
     assert labels == [
         "per, budget none, storage compressed",
-        "uniform, budget 1MiB, storage frames",
-        "uniform, budget 4MiB, storage frames",
-        "uniform, budget 16MiB, storage frames",
+        "uniform, budget 1 MiB, storage frames",
+        "uniform, budget 4 MiB, storage frames",
+        "uniform, budget 16 MiB, storage frames",
     ]
 
 
@@ -172,6 +173,43 @@ def test_one_measure_counts_for_all_cells_of_an_environment(tmp_path: Path) -> N
     make_run(tmp_path / "b", "uniform", final=5, eval_return_mean=None)
     assert {setting.metric for setting in settings_of(tmp_path)} == {"train_return_mean"}
     assert [setting.returns.tolist() for setting in settings_of(tmp_path)] == [[7], [5]]
+
+
+def test_callbacks_make_another_setting(tmp_path: Path) -> None:
+    make_run(tmp_path / "older")
+    make_run(tmp_path / "none", seed=1, config={"callbacks": {}})
+    make_run(tmp_path / "mine", seed=2, config={"callbacks": {"mine": {}}})
+    make_run(tmp_path / "other", seed=3, config={"callbacks": {"other": {"every": 5}}})
+    assert labels_of(tmp_path) == [
+        ("uniform, callbacks none", 2),
+        ("uniform, callbacks mine", 1),
+        ("uniform, callbacks other", 1),
+    ]
+
+
+def test_one_value_written_in_two_ways_is_one_setting(tmp_path: Path) -> None:
+    for seed, (budget, gamma) in enumerate((("1MiB", 1), (2**20, 1.0), ("1024KiB", 1.0))):
+        config = {"memory.budget": budget, "agent.gamma": gamma}
+        make_run(tmp_path / str(seed), seed=seed, config=config)
+    make_run(tmp_path / "none", config={"memory.budget": None, "agent.gamma": 1})
+    assert labels_of(tmp_path) == [("uniform, budget 1 MiB", 3), ("uniform, budget none", 1)]
+
+
+def test_a_seed_that_is_there_twice_is_one_seed_and_gives_no_interval(tmp_path: Path) -> None:
+    for memory, final in (("uniform", 100), ("per", 120)):
+        for k in range(10):
+            make_run(tmp_path / f"{memory}{k}", memory, k // 2, final=final + k // 2)
+    settings = settings_of(tmp_path)
+    assert how_sure(settings) == "5 seeds a setting, some more than once, which gives no interval."
+    assert [s.return_mean and s.return_mean.low for s in settings] == [None, None]
+    found = above(*settings, settings[0].compares)
+    assert found is not None
+    assert (found.estimate.low, found.paired) == (None, False)
+
+
+def test_runs_that_ended_without_a_return_have_ended(tmp_path: Path) -> None:
+    settings = settings_of(make_run(tmp_path / "a", eval_return_mean=None, rows=0).parent)
+    assert finding(settings, "eval_return_mean") == "No run of CartPole-v1 has a return."
 
 
 def test_labels_are_unique_in_an_environment(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from rlmem.analysis.compare.settings import Setting, make_settings
 from rlmem.analysis.compare.thresholds import (
     Effect,
     complete_part,
+    pair,
     rank_correlation,
     seconds_of,
     surface,
@@ -251,3 +252,23 @@ def test_an_older_effects_csv_goes_with_its_grid(tmp_path: Path) -> None:
     (tmp_path / "mine/effects.csv").touch()  # no report lies beside it
     write_report([tmp_path / "other"], tmp_path / "mine")
     assert (tmp_path / "mine/effects.csv").exists()
+
+
+def test_per_cent_are_of_the_fitted_lowest_where_cells_have_unlike_numbers_of_runs(
+    tmp_path: Path,
+) -> None:
+    def entries(a: float, h: float, _: int) -> float:
+        return 1000 + 8000 * (a - 0.68) / 0.22 + 3000 * (a - 0.68) / 0.22 * (h - 0.45) / 0.4
+
+    make_grid(tmp_path / "all", entries)
+    make_grid(tmp_path / "more", entries, [(0.68, 0.85), (0.9, 0.45)], seeds=4)
+    grids = threshold_grids(make_settings(collect([tmp_path]).runs))
+    percent = effects_of(grids)["entries", "a_T"].percent
+    assert percent is not None
+    # 1,000 at a_T .68; at .9 it has 8,000 more and 3,000 by h_T, which is .25 / .4 of its span in
+    # the mean over the 24 runs.
+    settings = next(iter(grids.values()))
+    pairs = [pair(setting) for setting in settings for _ in setting.finished]
+    h_mean = (np.mean([h for _, h in pairs]) - 0.45) / 0.4
+    assert len(pairs) == len(FULL) + 8
+    assert percent.value == pytest.approx(100 * (8000 + 3000 * h_mean) / 1000, rel=0.01)

@@ -267,6 +267,12 @@ def test_curves_of_others_become_runs(tmp_path: Path) -> None:
     assert [run.seed for run in read_external(tmp_path / "sb3.csv", "CartPole-v1")] == [0, 1]
 
 
+def test_of_several_lines_at_the_last_step_the_last_one_counts(tmp_path: Path) -> None:
+    (tmp_path / "sb3.csv").write_text(OUTSIDER + "2000,3,200,0,SB3\n")
+    runs = read_external(tmp_path / "sb3.csv", "CartPole-v1")
+    assert [run.number("eval_return_mean") for run in runs] == [3, 7]
+
+
 @pytest.mark.parametrize(
     ("content", "env_id", "reason"),
     [

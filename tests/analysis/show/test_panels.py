@@ -56,7 +56,11 @@ def test_bytes_have_the_unit_that_fits_the_largest(most: float, ticks: list[str]
 
 
 @pytest.mark.parametrize(
-    "values", [(18e6, 27e6), (6e6, 7.5e6), (5e6, 19e6), (900.0, 1500.0), (1.1e5, 2.65e5)]
+    "values",
+    [
+        *((18e6, 27e6), (6e6, 7.5e6), (5e6, 19e6), (900.0, 1500.0), (1.1e5, 2.65e5)),
+        *((1.47e6, 1.4722e6), (6.02e6, 6.09e6), (17.5e6, 90e6), (900.0, 3e6)),
+    ],
 )
 def test_bytes_of_much_the_same_size_have_two_ticks_or_more(values: tuple[float, float]) -> None:
     drawn, at = panel()
