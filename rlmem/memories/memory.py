@@ -90,9 +90,10 @@ class ReplayMemory:
                 own += sum(sampler.projected_footprint().values())
             a_slot = sum(part.bytes_a_slot() for part in (sampler, *self.transforms))
             fixed = sum(part.fixed_bytes() for part in self.transforms)
-            if (first := writer.warmup_footprint) > budget:
+            first = writer.warmup_footprint + sum(storage.footprint().values())
+            if first > budget:
                 raise UserError(
-                    f"budget={budget}: what the writer keeps at first takes {first} bytes; use more"
+                    f"budget={budget}: what is kept at first takes {first} bytes; use more"
                 )
             storage.limit_bytes(budget - own - fixed, a_slot)
         self._share_generator()

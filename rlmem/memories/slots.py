@@ -17,7 +17,7 @@ import torch
 from rlmem.errors import UserError
 from rlmem.memories.base.batch import Batch
 from rlmem.memories.base.blocks import Block, checked_frames
-from rlmem.memories.base.lazy import lazy_zeros
+from rlmem.memories.base.lazy import give_back_all, lazy_zeros
 from rlmem.memories.base.serialize import State
 from rlmem.memories.base.state import array_of
 from rlmem.memories.base.storage import TransitionStorage, check_whole
@@ -213,6 +213,8 @@ class SlotStorage(TransitionStorage):
         self._held[self._order[: self._count]] = False
         self._count = 0
         self._runs[:] = False
+        for column in self._columns.values():
+            give_back_all(column)
 
     def state_views(self) -> State:
         order = self._order[: self._count]

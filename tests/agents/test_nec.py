@@ -123,6 +123,13 @@ def test_the_whole_budget_of_mfec_is_for_what_it_writes() -> None:
     held = sum(memory.projected_footprint().values())
     assert 0.98 * 2**21 < held <= 2**21
     assert sum(memory.values.projected_footprint().values()) > 0.9 * held
+    # Of images the ring that nothing is written into would take a fifth when full.
+    game = "env=pong", "agent.network.kind=nature", "env.num_envs=4"
+    _, memory, _ = parts("memory=mfec", *game, "memory.budget=4MiB", "memory.entries=9999")
+    held = sum(memory.projected_footprint().values())
+    queue = sum(memory.queue.projected_footprint().values())
+    assert 0.98 * 2**22 < held <= 2**22
+    assert sum(memory.values.projected_footprint().values()) > 0.98 * (held - queue)
 
 
 def test_mfec_plays_by_projections_and_trains_no_network() -> None:

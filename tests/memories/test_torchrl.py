@@ -21,6 +21,7 @@ from torchrl.objectives import DQNLoss
 from rlmem.memories import (
     CombinedSampler,
     CompressedFrameStorage,
+    DenseStorage,
     FrameStorage,
     GWRWriter,
     Identity,
@@ -28,9 +29,11 @@ from rlmem.memories import (
     MapStorage,
     MetricSettings,
     PrioritizedSampler,
+    RandomEvictionWriter,
     RankSampler,
     RingWriter,
     RuleSettings,
+    SlotStorage,
     UniformSampler,
     VisitSampler,
 )
@@ -236,6 +239,21 @@ def test_a_copied_buffer_goes_on_as_the_buffer(buffer_class: Any, copied: Callab
     assert_go_on_alike(other, buffer)
 
 
+@pytest.mark.parametrize("storage_class", [FrameStorage, DenseStorage, CompressedFrameStorage])
+def test_the_sampler_of_torchrl_draws_of_a_ring_under_a_budget(storage_class: Any) -> None:
+    storage = storage_class(100_000, (4,), np.float32, budget=200_000)
+    buffer = TensorDictReplayBuffer(
+        storage=storage, writer=RingWriter(), collate_fn=as_it_is, batch_size=32
+    )
+    envs = RandomEnvs(np.random.default_rng(0))
+    for rows in range(10, 210):
+        raw = envs.block(rows)
+        raw.pop("env_id")
+        buffer.extend(TensorDict(raw, batch_size=[rows]))
+        assert len(buffer.sample()) == 32
+    assert len(buffer) < 20_000
+
+
 @each_buffer
 def test_an_emptied_buffer_fills_again(buffer_class: Any) -> None:
     buffer = ring_buffer(buffer_class, "prioritized")
@@ -245,6 +263,29 @@ def test_an_emptied_buffer_fills_again(buffer_class: Any) -> None:
     buffer.storage.check_valid()
     _, info = buffer.sample(100, return_info=True)
     assert int(torch.as_tensor(info["index"]).max()) < 30
+
+
+@pytest.mark.parametrize("kind", ["slots", "map"])
+def test_what_an_emptied_storage_took_goes_back_to_the_system(kind: str) -> None:
+    """Pages that were given back are zeros."""
+    if kind == "slots":
+        storage, sampler = SlotStorage(20_000, (64,), np.float32), PrioritizedSampler(20_000)
+        writer: Any = RandomEvictionWriter()
+    else:
+        storage, sampler = MapStorage(20_000, (64,), np.float32, 64, num_actions=2), VisitSampler()
+        writer = GWRWriter(0.9, 1.0, embedding=Identity((64,)))
+    buffer = ReplayBuffer(storage=storage, sampler=sampler, writer=writer, collate_fn=as_it_is)
+    envs = RandomEnvs(np.random.default_rng(0), (64,), np.float32)
+    buffer.extend(envs.block(2000))
+    large = "arrays" if kind == "map" else "_columns"
+    held = getattr(storage, large)
+    arrays = list(held if kind == "map" else held.values())
+    assert sum(a.any() for a in arrays if a.nbytes >= 2**20) >= 2
+    buffer.empty()
+    assert not any(a.any() for a in arrays if a.nbytes >= 2**20)
+    buffer.extend(envs.block(100))
+    storage.check_valid()
+    assert len(buffer) > 10
 
 
 @each_buffer

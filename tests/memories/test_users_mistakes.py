@@ -108,7 +108,7 @@ def test_a_map_that_passes_the_budget_is_not_loaded(tmp_path: Path) -> None:
 
 
 def test_a_budget_holds_what_is_kept_until_the_scale_is_known() -> None:
-    with pytest.raises(UserError, match=r"budget=300000: what the writer keeps at first takes \d"):
+    with pytest.raises(UserError, match=r"budget=300000: what is kept at first takes \d"):
         map_of(300_000, pixels=True)
 
 

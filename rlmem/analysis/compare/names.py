@@ -54,7 +54,7 @@ def _plain(key: str, value: Any) -> Any:
         return int(value)
     if key == "memory.budget" and value is not None:
         with contextlib.suppress(ValueError):
-            return parse_bytes(value)
+            return parse_bytes(str(value))
     return value
 
 

@@ -199,10 +199,10 @@ def _of_measure(
     steps = surface(scaled[0], scaled[1], value)
     for k, x in enumerate(scaled):
         step, percent = steps and steps[k], None
-        if step and measure.relative:
-            # Fitted at its lowest and the other's mean. The mean of all is fitted at both means only
-            # where the pairs have equally many runs: elsewhere their product has a mean of its own.
-            both = steps[2].value * np.cov(*scaled, bias=True)[0, 1]
+        if steps and step and measure.relative:
+            # Fitted at its lowest and the other's mean. The mean of all is what is fitted at both
+            # means only where the pairs have equally many runs: else their product has a mean too.
+            both = steps[2].value * np.cov(np.stack(scaled), bias=True)[0, 1]
             base = value.mean() - both - step.value * x.mean()
             if base > LEAST_BASE * value.mean():
                 percent = _scaled(step, 100 / base)

@@ -56,6 +56,10 @@ class ReplayStorage(Stateful, Storage):
         """Slots of the stored items `index` (int64, any shape, in [0, len))."""
         raise NotImplementedError
 
+    def _rand_given_ndim(self, batch_size: int) -> torch.Tensor:
+        # By it TorchRL's RandomSampler draws; it knows of no slots that hold nothing.
+        return self.locate(torch.randint(len(self), (batch_size,), generator=self._rng))
+
     @property
     def columns(self) -> Mapping[str, np.ndarray]:
         """What it holds of each transition beside what every storage holds."""

@@ -26,7 +26,7 @@ from rlmem.memories.base.serialize import State
 from rlmem.memories.gwr.budget import MapBudget, record_bytes
 from rlmem.memories.gwr.checks import check_map
 from rlmem.memories.gwr.graph import MapGraph
-from rlmem.memories.gwr.records import BOOK, MADE, clear, reserve
+from rlmem.memories.gwr.records import BOOK, MADE, cleared, reserve
 from rlmem.memories.gwr.state import check_state, fill_map, read_map
 
 
@@ -180,7 +180,7 @@ class MapStorage(MapGraph):
     def _empty(self) -> None:
         if self.exemplars is not None:
             self.exemplars.clear()
-        clear(self.arrays)
+        self.arrays = cleared(self.arrays)
 
     def footprint(self) -> dict[str, int]:
         """Component -> bytes held: all records up to the high-water marks, free ones as well."""

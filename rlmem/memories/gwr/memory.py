@@ -167,8 +167,8 @@ def _evicts(settings: GwrSettings) -> bool:
 
 
 def _largest(make: Callable[..., ReplayMemory], budget: int) -> ReplayMemory:
-    """The map of as many nodes as the budget holds with two links and two edges a node; where
-    observations are compressed, as many as it would hold without them.
+    """The map of as many nodes as the budget holds without links, edges and compressed
+    observations, whose room a map takes as it grows.
 
     Raises:
         UserError: not even three nodes fit.
@@ -182,7 +182,8 @@ def _largest(make: Callable[..., ReplayMemory], budget: int) -> ReplayMemory:
             f"memory.budget={budget}: a map takes {empty:.0f} bytes and {a_node:.0f} a node; use "
             f"memory.budget={minimum} or more"
         )
-    warmup = make(3).writer.warmup_footprint
+    least = make(3)
+    warmup = least.writer.warmup_footprint + sum(least.storage.footprint().values())
     if budget < warmup:
         raise UserError(
             f"memory.budget={budget}: the observations behind memory.metric.scale=auto take "
@@ -193,7 +194,5 @@ def _largest(make: Callable[..., ReplayMemory], budget: int) -> ReplayMemory:
 
 
 def _minimum_bytes(memory: ReplayMemory) -> int:
-    held = memory.projected_footprint()
-    if memory.storage.compresses:
-        held.pop("prototypes")
-    return sum(held.values())
+    grow = {"links", "edges"} | ({"prototypes"} if memory.storage.compresses else set())
+    return sum(size for name, size in memory.projected_footprint().items() if name not in grow)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rlmem.memories.base.lazy import lazy_zeros
+from rlmem.memories.base.lazy import give_back_all, lazy_zeros
 
 _I4, _F4, _U1 = np.int32, np.float32, np.uint8
 NODE = np.dtype(
@@ -140,6 +140,16 @@ def clear(m: MapArrays) -> None:
     """Set the book of a map without nodes, links and edges."""
     m.book[:] = 0
     m.book[[BOOK.node_free, BOOK.link_free, BOOK.edge_free]] = -1
+
+
+def cleared(m: MapArrays) -> MapArrays:
+    """The map without nodes, links and edges; what they took goes back to the system."""
+    for array in m:
+        give_back_all(array)
+    grown = {name: np.empty(0, getattr(m, name).dtype) for name in ("halves", "edges", "touched")}
+    m = m._replace(**grown, actions=np.empty((0, m.actions.shape[1]), m.actions.dtype))
+    clear(m)
+    return reserve(m, _FIRST_RECORDS, _FIRST_RECORDS)
 
 
 def reserve(m: MapArrays, links: int, edges: int) -> MapArrays:

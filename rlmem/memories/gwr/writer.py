@@ -193,12 +193,19 @@ class GWRWriter(ReplayWriter):
     def _process(self, shown: Arrivals, index: np.ndarray) -> None:
         storage, streams, search = self._storage, self._streams, self._search
         rule = self._constants._replace(scale=self.scale)
-        for start in range(0, len(shown.events), CHUNK):
-            chunk = shown.part(slice(start, start + CHUNK))
-            stacks, size = self._episodes.push(chunk), len(chunk.events)
+        start = 0
+        while start < len(shown.events):
+            size = min(CHUNK, len(shown.events) - start)
             links, edges = 2 * size, size + int(streams.waiting.sum())
             storage.reserve(links, edges)
             storage.limit_growth(size, links, edges)
+            if rule.evict:
+                # Room for a new node is known before a chunk alone. More observations than it has
+                # room for would evict a node each, and insert none.
+                size = max(1, min(size, int(storage.arrays.limits[3])))
+            chunk = shown.part(slice(start, start + size))
+            start += size
+            stacks = self._episodes.push(chunk)
             seen = stacks, self._embed(stacks)
             arrays = storage.arrays
             walk(arrays, streams, rule, search, chunk.events, chunk.actions, seen, index)

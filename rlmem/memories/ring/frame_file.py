@@ -9,7 +9,7 @@ import numpy as np
 
 from rlmem.errors import UserError
 
-STEP = 64 * 2**20  # bytes that are taken at once
+LEAST_STEP, MOST_STEP = 2**20, 64 * 2**20  # bytes that are taken at once
 
 
 class FrameFile:
@@ -31,6 +31,7 @@ class FrameFile:
     ) -> None:
         self.directory = directory
         self._taken = 0
+        self._step = min(MOST_STEP, max(LEAST_STEP, needed // 16))
         try:
             directory.mkdir(parents=True, exist_ok=True)
             free = shutil.disk_usage(directory).free
@@ -59,7 +60,7 @@ class FrameFile:
         end = rows * self._row
         if end <= self._taken:
             return
-        end = min(-(-end // STEP) * STEP, self._size)
+        end = min(-(-end // self._step) * self._step, self._size)
         try:
             if hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(self._file.fileno(), self._taken, end - self._taken)

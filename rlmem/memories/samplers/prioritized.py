@@ -76,7 +76,7 @@ class PrioritizedSampler(Prioritized):
         return 16
 
     def _empty(self) -> None:
-        self._tree.load_leaves(np.empty(0))
+        self._tree = SumTree(self._tree.capacity)  # what the old one held goes back to the system
         self._largest = 1.0
 
     def footprint(self) -> dict[str, int]:

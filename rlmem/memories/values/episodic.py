@@ -88,8 +88,8 @@ class Episodic(Replay):
         if budget is not None and cls.learns(settings):
             limit = int(budget * settings.share)
         elif budget is not None:  # all but the queue and a ring that nothing is written into
-            parts = queue, unwritten_storage(settings, needs)
-            limit = budget - sum(sum(part.projected_footprint().values()) for part in parts)
+            ring = sum(unwritten_storage(settings, needs).footprint().values())
+            limit = budget - ring - sum(queue.projected_footprint().values())
         return EpisodicMemory(cls.values(settings, needs, limit), queue, settings, needs, budget)
 
     @classmethod
@@ -110,7 +110,7 @@ class Episodic(Replay):
 
 def unwritten_storage(settings: EpisodicSettings, needs: Needs) -> RingStorage:
     """The least ring there is, for a memory whose network learns nothing."""
-    return settings.storage.build(replace(needs, n_step=1, columns={}), needs.batch_size)
+    return settings.storage.build(replace(needs, n_step=1, columns={}), 1)
 
 
 class EpisodicMemory(ReplayMemory):
@@ -156,7 +156,7 @@ class EpisodicMemory(ReplayMemory):
             least = needs.batch_size + settings.sampler.part.cls.rows_of_a_round(needs)
             storage = settings.storage.build(needs, max(settings.capacity, least), left)
         else:
-            storage = unwritten_storage(settings, needs)
+            storage, left = unwritten_storage(settings, needs), None
         sampler = settings.sampler.build(needs, storage.max_size)
         super().__init__(storage, sampler, RingWriter(), seed=needs.seed, budget=left)
         self.budget, self.draws = budget, values.trains
@@ -180,6 +180,13 @@ class EpisodicMemory(ReplayMemory):
     @property
     def transitions_represented(self) -> int:
         return len(self.storage) or self.values.entries
+
+    def projected_footprint(self) -> dict[str, int]:
+        full = super().projected_footprint()
+        if not self.values.trains:  # then the ring stays as it is
+            most, now = self.storage.projected_footprint(), self.storage.footprint()
+            full |= {name: full[name] - most[name] + now[name] for name in now}
+        return full
 
     def extend(self, block: Block) -> np.ndarray:
         """Take in a round's transitions; those whose returns became known are entered.

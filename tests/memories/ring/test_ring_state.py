@@ -267,8 +267,16 @@ def test_a_directory_with_too_little_room_is_refused(
         FrameStorage(1000, FRAME, directory=tmp_path, budget=150_000)
 
 
+def test_a_file_takes_no_more_room_than_it_soon_needs(tmp_path: Path) -> None:
+    storage = FrameStorage(2000, (1, 84, 84), directory=tmp_path)
+    storage.append(RandomEnvs(np.random.default_rng(0), (1, 84, 84), np.uint8).block(20))
+    assert storage._file is not None
+    taken = 512 * os.fstat(storage._file._file.fileno()).st_blocks
+    assert taken <= 2 * 2**20 < storage.projected_footprint()["frames_on_disk"] / 4
+
+
 def test_a_disk_that_fills_up_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(frame_file, "STEP", 2**16)
+    monkeypatch.setattr(frame_file, "MOST_STEP", 2**16)
     storage = FrameStorage(10_000, FRAME, directory=tmp_path)
     envs = RandomEnvs(np.random.default_rng(0), FRAME, np.uint8)
 
@@ -287,7 +295,7 @@ def test_a_disk_that_fills_up_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_p
 def test_a_state_for_which_a_disk_has_no_room_changes_nothing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(frame_file, "STEP", 2**16)
+    monkeypatch.setattr(frame_file, "MOST_STEP", 2**16)
     storage, larger = (FrameStorage(10_000, FRAME, directory=tmp_path) for _ in range(2))
     envs = RandomEnvs(np.random.default_rng(0), FRAME, np.uint8)
     storage.append(envs.block(200))
