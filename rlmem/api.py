@@ -1,7 +1,7 @@
 """rlmem from Python: train, score and load runs as the command line does."""
 
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +14,7 @@ from rlmem.config import check, check_evaluate, check_output_dir, compose
 from rlmem.config.run_directory import run_settings
 from rlmem.config.schema import TrainSettings
 from rlmem.errors import UserError
+from rlmem.registry import load_plugins
 from rlmem.run_files import table_text
 from rlmem.runs.summary import read_summary
 
@@ -155,6 +156,7 @@ def evaluate(
     epsilon: float | None = None,
     seed: int | None = None,
     video: bool = False,
+    plugins: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Score a run's checkpoint, as `python evaluate.py run=...` does.
 
@@ -165,6 +167,7 @@ def evaluate(
         epsilon: probability of a random action; None: the run's evaluation.epsilon.
         seed: of the episodes; None: derived from the run's seed.
         video: write an mp4 of the first episode.
+        plugins: modules that declare parts of the run's.
 
     Returns:
         `return_mean`, `return_std`, `episodes`, ...: what evaluation/summary.json holds.
@@ -174,6 +177,7 @@ def evaluate(
     """
     from rlmem.runs.score import score
 
+    load_plugins(list(plugins))
     cfg = compose("evaluate")
     cfg.run = str(run.path if isinstance(run, Run) else run)
     given = {"episodes": episodes, "checkpoint": checkpoint, "video": video}
@@ -186,10 +190,14 @@ def evaluate(
     return score(check_evaluate(cfg))
 
 
-def load_run(path: str | Path) -> Run:
+def load_run(path: str | Path, *, plugins: Sequence[str] = ()) -> Run:
     """A run as it lies in its directory: config, summary, curves, agent.
+
+    Args:
+        plugins: modules that declare parts of the run's; they are code, so that a run names none.
 
     Raises:
         UserError: there is no run, or its configuration is damaged.
     """
+    load_plugins(list(plugins))
     return Run(path)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 import yaml
 
 import rlmem
@@ -27,7 +28,7 @@ SHORT += ["evaluation.episodes=1", "log.progress=false"]
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parts_of_this_test: None) -> Path:
     """The examples as files of a folder that is the current one."""
     for name, text in FILES.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -35,7 +36,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parts_of_this_test: 
 
 
 def test_the_page_has_an_example_of_each_kind() -> None:
-    names = {"reservoir", "recent", "sarsa_like", "corridor", "weight_norm", "study"}
+    names = {"reservoir", "large_reservoir", "recent", "sarsa_like", "corridor", "weight_norm"}
+    names |= {"study"}
     assert {Path(name).stem for name in FILES} == names
 
 
@@ -113,6 +115,8 @@ def test_a_run_directory_does_not_import_the_plugins_it_names(folder: Path) -> N
     assert "no such memory" in second
     assert "the run was made with plugins=['my_parts.reservoir']: name them again" in second
     assert imported == "False"
+    code = "import rlmem; rlmem.load_run('run', plugins=['my_parts.reservoir']).agent"
+    subprocess.run([sys.executable, "-c", code], cwd=folder, check=True)
 
 
 @pytest.mark.slow
@@ -132,8 +136,75 @@ def test_an_agent_is_trained_with_and_what_it_logs_is_in_the_rows() -> None:
     run = rlmem.train([*given, "agent.target_epsilon=0.3"], run_dir="run")
     assert run.summary is not None
     assert run.summary["agent"] == "expected_sarsa"
-    assert run.metrics["q_mean"].notna().sum() > 2
+    assert run.metrics["td_error_signed"].notna().sum() > 2
     assert rlmem.load_run("run").agent.cfg.target_epsilon == 0.3
+
+
+@pytest.mark.slow
+def test_an_agent_with_another_target_keeps_to_the_keys_of_dqn() -> None:
+    given = ["plugins=[my_parts.sarsa_like]", "agent=expected_sarsa", "env=cartpole", *SHORT]
+    run = rlmem.train([*given, "memory=medqn_u", "agent.loss=huber"], run_dir="run")
+    assert run.metrics["consolidation_loss"].notna().any()
+    agent = run.agent
+    never, one = torch.zeros(2, 1, dtype=torch.bool), torch.ones(2, 1)
+    observation = torch.randn(2, 4)
+    row = {"next_observation": observation, "reward": one, "terminated": never}
+    row |= {"steps_to_next": torch.tensor([[1], [1]])}
+    q = agent.target(observation).detach()
+    value = 0.9 * q.amax(-1, keepdim=True) + 0.1 * q.mean(-1, keepdim=True)
+    torch.testing.assert_close(agent.td_target(row), 1 + agent.cfg.gamma * value)
+
+
+ODD_AGENT = '''
+from dataclasses import dataclass
+import torch
+from rlmem.agents.dqn import DQN, DQNSettings
+from rlmem.registry import part
+
+@dataclass(kw_only=True)
+class OddSettings(DQNSettings):
+    extends = "dqn"
+
+@part("agent", "odd", settings=OddSettings)
+class Odd(DQN):
+    """Adam with amsgrad, a schedule, and an update that tells its loss alone."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.optimizer = torch.optim.Adam(self.online.parameters(), lr=1e-3, amsgrad=True)
+        self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimizer, lambda _: 1.0)
+
+    def update(self, batch):
+        for row in self.minibatches(batch):
+            q = self.online(row["observation"]).gather(-1, row["action"].unsqueeze(-1))
+            loss = (self.td_target(row) - q).square().mean()
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+            self.grad_steps += 1
+        return {"loss": loss.detach()}
+
+    def losses(self, batch, outputs):
+        return outputs["loss"]
+'''
+
+
+@pytest.mark.slow
+def test_an_agent_that_tells_its_loss_alone_learns_and_is_resumed(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "my_parts" / "odd.py").write_text(ODD_AGENT)
+    given = ["plugins=[my_parts.odd]", "agent=odd", "env=cartpole", *SHORT]
+    given += ["checkpoint.keep_memory_when_finished=true"]
+    whole = rlmem.train([*given, "trainer.max_env_steps=1600"], run_dir="whole")
+    assert "WARNING: agent=odd: a checkpoint keeps its optimizer alone" in capsys.readouterr().out
+    assert whole.metrics["loss"].notna().any()
+    assert whole.metrics["td_error_mean"].isna().all()
+    rlmem.train(given, run_dir="part")
+    part = rlmem.train([*given[:1], "resume=part", "trainer.max_env_steps=1600"])
+    assert part.episodes["return"].tolist() == whole.episodes["return"].tolist()
+    with pytest.raises(UserError, match="returns neither td_error nor priority"):
+        rlmem.train([*given, "memory=per"], run_dir="per")
 
 
 @pytest.mark.parametrize(
@@ -141,6 +212,7 @@ def test_an_agent_is_trained_with_and_what_it_logs_is_in_the_rows() -> None:
     [
         ("memory=reservor", "memory=reservor: no such memory; did you mean reservoir?"),
         ("memory=reservoir memory.offerd=1", "memory.offerd=1: no such key in memory; did you mea"),
+        ("memory=large_reservoir memory.offered=7", "memory.offered=7.0: must be above 0 and at"),
         ("memory=reservoir memory.offered=2", "memory.offered=2.0: must be above 0 and at most 1"),
         ("memory=reservoir memory.offered=x", "memory.offered=x: must be a number"),
         ("memory=reservoir agent.n_step=3", "agent.n_step=3: a reservoir holds single steps; use"),

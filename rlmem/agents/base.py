@@ -149,7 +149,8 @@ class Learner(lightning.LightningModule):
                 try:
                     rounds.learned(batch, outputs)
                 except ValueError as error:  # priorities are finite numbers
-                    if torch.isfinite(outputs["td_error"]).all():
+                    told = outputs.get("td_error", outputs.get("priority"))
+                    if told is None or torch.isfinite(told).all():
                         raise
                     if self.stops_diverged:  # else they stay as they were
                         raise Diverged("the loss is nan", self) from error
@@ -159,7 +160,7 @@ class Learner(lightning.LightningModule):
             loss = newest[1]["loss"] = self.losses(*newest)
             # Once lost, weights stay so: the last loss of a Trainer step tells of all before.
             if self.stops_diverged and not torch.isfinite(loss).all():
-                raise Diverged(f"the loss is {float(loss[-1])}", self)
+                raise Diverged(f"the loss is {float(loss.reshape(-1)[-1])}", self)
         return newest[1] if newest else {}
 
     def _set_mode(self, training: bool) -> None:
@@ -177,7 +178,8 @@ class Learner(lightning.LightningModule):
 
         Returns:
             `loss` [U] (or see `losses`) and `td_error` [U, B], detached; where it gives `priority`
-            [U, B], a prioritized memory takes that in place of the TD errors.
+            [U, B], a prioritized memory takes that in place of the TD errors. Other memories need
+            neither; cells of metrics.csv stay empty then.
         """
         raise NotImplementedError
 

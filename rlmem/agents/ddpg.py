@@ -71,7 +71,7 @@ class DDPG(Learner):
         Raises:
             UserError: the env's actions are discrete, or there is no such layer.
         """
-        if run.env.part.cls.discrete:
+        if getattr(run.env.part.cls, "discrete", False):
             raise UserError(
                 f"agent={settings.name}: its actions are continuous, those of env={run.env.name} "
                 "are discrete; use agent=dqn, or an env such as env=reacher"
@@ -211,7 +211,8 @@ class DDPG(Learner):
         uniform = rng.uniform(self.low, self.high, shape) if random.any() else None
         if uniform is not None and random.all():
             return uniform.astype(np.float32)
-        action = self.actor(torch.from_numpy(observation).to(self.device)).float().cpu().numpy()
+        seen = torch.from_numpy(observation.astype(np.float32, copy=False)).to(self.device)
+        action = self.actor(seen).float().cpu().numpy()
         if not np.isfinite(action).all():  # before an environment answers with a nan of its own
             raise Diverged("an action is no number", self)
         if np.any(noise_scale):
@@ -245,7 +246,7 @@ class DDPG(Learner):
     def _update(self, row: Batch, update_policy: bool) -> dict[str, torch.Tensor]:
         """One gradient step on a minibatch, columns [B, ...]."""
         observation, weight = row["observation"], row["weight"]
-        target = self._target(row)
+        target = self.td_target(row)
         td_errors = [target - critic(observation, row["action"]) for critic in self.critics]
         loss = sum((weight * error.square()).mean() for error in td_errors)
         assert isinstance(loss, torch.Tensor)
@@ -262,7 +263,7 @@ class DDPG(Learner):
         return {"td_error": self._largest(td_errors).squeeze(-1), "loss": loss.detach()}
 
     @torch.no_grad()
-    def _target(self, row: Batch) -> torch.Tensor:
+    def td_target(self, row: Batch) -> torch.Tensor:
         """Reward + discount * the smallest target critic's value of the target policy,
         [B, 1]."""
         following, reward = row["next_observation"], row["reward"]

@@ -215,7 +215,7 @@ class DQN(Learner):
 
     def _update(self, row: Batch) -> dict[str, torch.Tensor]:
         """The gradient steps of a minibatch, columns [B, ...]."""
-        target, observation = self._target(row), row["observation"]
+        target, observation = self.td_target(row), row["observation"]
         if "consolidation" not in row:
             q = self.online(observation)
             td_error, slope = self._slope(q.detach(), target, row)
@@ -237,7 +237,7 @@ class DQN(Learner):
         return first
 
     @torch.no_grad()
-    def _target(self, row: Batch) -> torch.Tensor:
+    def td_target(self, row: Batch) -> torch.Tensor:
         """Reward + discount * the value of the next observation, [B, 1]."""
         following, reward = row["next_observation"], row["reward"]
         q_next = self.target(following)

@@ -222,7 +222,7 @@ class Rainbow(DQN):
         that are consolidated meanwhile."""
         draw_noise(self._noisy)
         draw_noise(self._noisy_target)
-        target, seen = self._target(row), self.cfg.augment(row["observation"])
+        target, seen = self.td_target(row), self.cfg.augment(row["observation"])
         if "consolidation" not in row:
             found, loss = self._loss(row, seen, target)
             self._descend(loss)
@@ -253,7 +253,7 @@ class Rainbow(DQN):
         return found, (row["weight"].squeeze(-1) * losses).mean()
 
     @torch.no_grad()
-    def _target(self, row: Batch) -> torch.Tensor:
+    def td_target(self, row: Batch) -> torch.Tensor:
         """What is learned from, [B] or [B, K]."""
         following = self.cfg.augment(row["next_observation"])
         network = self.target if self.cfg.target_network else self.online

@@ -159,10 +159,14 @@ class ReplayDiagnostics(Stateful, Observer):
         if self._newest is None:
             return
         (outputs, batch), self._newest = self._newest, None
-        weight, td_errors = batch["weight"][-1], summarize_td_errors(outputs["td_error"][-1])
+        weight, told = batch["weight"][-1], {}
+        if "loss" in outputs:  # an agent of somebody else may tell neither
+            told["loss"] = float(outputs["loss"].reshape(-1)[-1])
+        if "td_error" in outputs:
+            td_errors = summarize_td_errors(outputs["td_error"][-1])
+            told |= zip(DIAGNOSTICS[1:5], td_errors, strict=True)
         self._values = {
-            "loss": float(outputs["loss"][-1]),
-            **dict(zip(DIAGNOSTICS[1:5], td_errors, strict=True)),
+            **told,
             "correlation_count": correlation_count(batch["observation"][-1]),
             "weight_min": float(weight.min()),
             "effective_sample_size": effective_sample_size(weight),

@@ -59,8 +59,8 @@ def _has_thresholds(cfg: TrainSettings) -> bool:
 
 
 def default_group(cfg: TrainSettings) -> str:
-    """Environment, memory and what tells sweeps of one memory apart, but not the seed."""
-    parts = [cfg.env.name, cfg.memory.name]
+    """Environment, agent, memory and what tells sweeps of one memory apart, but not the seed."""
+    parts = [cfg.env.name, cfg.agent.name, cfg.memory.name]
     if _has_thresholds(cfg):
         parts.append(f"{cfg.threshold.activation:g}-{cfg.threshold.habituation:g}")
     if cfg.memory.budget is not None:

@@ -137,6 +137,14 @@ def _shown(tensor: torch.Tensor) -> str:
 # The optimizer.
 
 
+def begins_anew(agent: Any) -> list[str]:
+    """What of an agent's attributes a checkpoint does not keep: optimizers beside its `optimizer`,
+    and schedules of step sizes."""
+    kinds = torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler
+    held = {name: it for name, it in vars(agent).items() if isinstance(it, kinds)}
+    return sorted(name for name, it in held.items() if it is not agent.optimizer)
+
+
 def optimizer_tensors(optimizer: torch.optim.Optimizer | None) -> dict[str, torch.Tensor]:
     """An optimizer's state, by parameter number."""
     if optimizer is None:
@@ -180,19 +188,20 @@ def take_optimizer(optimizer: torch.optim.Optimizer | None, tensors: Tensors, pa
 
 
 def _check_moment(parameter: torch.Tensor, name: str, tensor: torch.Tensor, where: str) -> None:
-    if name == "step":
+    if name in ("step", "mu_product"):  # the second is NAdam's
         if tensor.numel() != 1 or not tensor.is_floating_point() or float(tensor) < 0:
-            raise ValueError(f"{where} is {_shown(tensor)}: a count of steps is wanted")
+            raise ValueError(f"{where} is {_shown(tensor)}: a number from 0 is wanted")
     elif tensor.shape != parameter.shape or tensor.dtype != parameter.dtype:
         raise ValueError(f"{where} is {_shown(tensor)}, its parameter {_shown(parameter)}")
-    elif name in ("exp_avg_sq", "square_avg") and bool((tensor < 0).any()):
+    elif name in ("exp_avg_sq", "max_exp_avg_sq", "square_avg") and bool((tensor < 0).any()):
         raise ValueError(f"{where} is a mean of squares and holds a number below 0")
 
 
 def _state_names(optimizer: torch.optim.Optimizer) -> set[str] | None:
     """What an optimizer keeps of a parameter; None of one that is not torch's."""
     if isinstance(optimizer, torch.optim.Adam | torch.optim.RAdam):
-        return {"step", "exp_avg", "exp_avg_sq"}
+        more = {"max_exp_avg_sq"} if optimizer.param_groups[0].get("amsgrad") else set()
+        return {"step", "exp_avg", "exp_avg_sq", *more}
     if isinstance(optimizer, torch.optim.RMSprop):
         options = optimizer.param_groups[0]
         more = {"centered": "grad_avg", "momentum": "momentum_buffer"}

@@ -42,14 +42,19 @@ def load(arguments: Sequence[str]) -> list[str]:
     folders = []
     for part in registry.from_outside():
         folder = Path(str(sys.modules[part.module].__file__)).parent / "conf"
-        if (folder / part.group / f"{part.name}.yaml").is_file():
+        if (folder / part.group).is_dir() and folder != CONF_DIR:  # of options of its own
             folders.append(f"file://{folder}")
-        elif _is_group(part.group) and not _has_yaml(part):
+        own = folder / part.group / f"{part.name}.yaml"
+        if not own.is_file() and _is_group(part.group) and not _has_yaml(part):
             ConfigStore.instance().store(
                 group=part.group, name=part.name, node=option(part), provider=part.module
             )
-    own = [f"hydra.searchpath=[{','.join(dict.fromkeys(folders))}]"] if folders else []
-    return [*arguments, *own]
+    if not folders:
+        return list(arguments)
+    # Beside the other overrides: argparse takes them in one row.
+    place = next((k for k, a in enumerate(arguments) if not a.startswith("-")), len(arguments))
+    searched = f"hydra.searchpath=[{','.join(dict.fromkeys(folders))}]"
+    return [*arguments[:place], searched, *arguments[place:]]
 
 
 def _is_group(group: str) -> bool:

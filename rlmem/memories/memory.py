@@ -90,8 +90,9 @@ class ReplayMemory:
                 own += sum(sampler.projected_footprint().values())
             a_slot = sum(part.bytes_a_slot() for part in (sampler, *self.transforms))
             fixed = sum(part.fixed_bytes() for part in self.transforms)
-            first = writer.warmup_footprint + sum(storage.footprint().values())
-            if first > budget:
+            kept = writer.warmup_footprint
+            first = kept + sum(storage.footprint().values())
+            if kept and first > budget:
                 raise UserError(
                     f"budget={budget}: what is kept at first takes {first} bytes; use more"
                 )
@@ -272,7 +273,12 @@ class ReplayMemory:
             outputs: `priority` or `td_error` [U, B] of the batch, for a prioritized memory.
         """
         if self.prioritized:
-            priority = outputs["priority"] if "priority" in outputs else outputs["td_error"]
+            priority = outputs.get("priority", outputs.get("td_error"))
+            if priority is None:
+                raise UserError(
+                    "memory/sampler: draws by TD errors, and the agent's update returns neither "
+                    "td_error nor priority; use memory=uniform"
+                )
             self.update_priority(batch["index"], priority)
         for part in (*self.transforms, *self.observers):
             part.learned(batch, outputs)

@@ -16,6 +16,7 @@ from rlmem.agents.compiled import check_compiles
 from rlmem.allocator import keep_freed_memory
 from rlmem.callbacks.checkpoint_files import find_checkpoint
 from rlmem.callbacks.progress import summary_line, summary_table
+from rlmem.callbacks.weights import begins_anew
 from rlmem.config.schema import TrainSettings
 from rlmem.config.sweep_place import place_of_this_job
 from rlmem.errors import UserError, shortage
@@ -164,6 +165,11 @@ def _prepare(cfg: TrainSettings, run: Run, run_dir: Path, *, told: bool) -> None
         _say(line)
     if slow := slow_precision(cfg.trainer.precision, run.trainer.strategy.root_device.type):
         _say(slow)
+    if lost := begins_anew(run.agent):
+        _say(
+            f"WARNING: agent={cfg.agent.name}: a checkpoint keeps its optimizer alone; what it "
+            f"keeps as {', '.join(lost)} begins anew on resume"
+        )
     run.restore()
     if distributed.rank == 0:
         write_config(cfg, run_dir)

@@ -256,6 +256,9 @@ def test_without_exploration_the_actors_own_action_is_taken() -> None:
     with torch.no_grad():
         expected = agent.actor(torch.from_numpy(OBSERVATION)).numpy()
     np.testing.assert_array_equal(action, np.clip(expected, LOW, HIGH))
+    # As MuJoCo's environments give them.
+    double = agent.act(OBSERVATION.astype(np.float64), 0.0, np.random.default_rng(0))
+    np.testing.assert_array_equal(action, double)
 
 
 @pytest.mark.parametrize("way", ["act", "explore"])

@@ -124,7 +124,7 @@ def test_the_whole_budget_of_mfec_is_for_what_it_writes() -> None:
     assert 0.98 * 2**21 < held <= 2**21
     assert sum(memory.values.projected_footprint().values()) > 0.9 * held
     # Of images the ring that nothing is written into would take a fifth when full.
-    game = "env=pong", "agent.network.kind=nature", "env.num_envs=4"
+    game = "env=pong", "agent.network.kind=nature", "env.num_envs=4", "agent.train_every=4"
     _, memory, _ = parts("memory=mfec", *game, "memory.budget=4MiB", "memory.entries=9999")
     held = sum(memory.projected_footprint().values())
     queue = sum(memory.queue.projected_footprint().values())

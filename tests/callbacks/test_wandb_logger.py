@@ -109,9 +109,10 @@ def test_every_metric_is_drawn_over_env_steps(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("overrides", "group"),
     [
-        ([], "cartpole/uniform"),
-        (["memory=gwr", "threshold=rr_070_080"], "cartpole/gwr/0.7-0.8"),
-        (["memory=per", "memory.budget=64MiB"], "cartpole/per/64MiB"),
+        ([], "cartpole/dqn/uniform"),
+        (["agent=rainbow"], "cartpole/rainbow/uniform"),
+        (["memory=gwr", "threshold=rr_070_080"], "cartpole/dqn/gwr/0.7-0.8"),
+        (["memory=per", "memory.budget=64MiB"], "cartpole/dqn/per/64MiB"),
         (["logger.wandb.group=mine"], "mine"),
     ],
 )

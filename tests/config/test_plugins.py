@@ -165,3 +165,28 @@ def test_a_name_that_rlmem_has_is_one_line_that_names_both_places(
         "rlmem: memory/sampler=uniform is declared twice, by rlmem.memories.samplers.uniform and "
         "by mine; give yours another name\n"
     )
+
+
+BARE_ENV = """
+from dataclasses import dataclass
+from rlmem.envs.spec import EnvSettings
+from rlmem.registry import part
+from rlmem.settings import setting
+
+@dataclass(kw_only=True)
+class BareSettings(EnvSettings):
+    name: str = setting("bare")
+    suite: str = setting("bare")
+
+@part("env", "bare", settings=BareSettings)
+class Bare:
+    @classmethod
+    def build(cls, settings, num_envs, *, render=False, scoring=False):
+        raise NotImplementedError
+"""
+
+
+@pytest.mark.parametrize("chosen", ["agent=ddpg", "memory=gwr", "memory=medqn_u"])
+def test_an_env_need_not_say_what_its_environments_have(plugin: Path, chosen: str) -> None:
+    plugin.write_text(BARE_ENV)
+    assert given("env=bare", chosen).env.name == "bare"

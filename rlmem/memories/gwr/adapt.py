@@ -12,7 +12,7 @@ from rlmem.memories.gwr.records import TILE
 from rlmem.memories.gwr.search import contexts_of, mark_changed
 
 # For numba's cache: tests/memories/test_compiled_with.py says why, and what to write here.
-COMPILED_WITH = {"records": "1bc407679dc8", "search": "43aa967a6ebc"}
+COMPILED_WITH = {"records": "59480f1ff266", "search": "e6ead7fa6354"}
 
 
 @njit(cache=True)

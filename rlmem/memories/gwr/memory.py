@@ -83,7 +83,7 @@ class GwrMemory:
                 )
         check_name("memory/map/embedding", settings.embedding.kind, "memory.embedding.kind")
         samples = settings.metric.scale_samples
-        measured = settings.metric.scale == "auto" and run.env.part.cls.images
+        measured = settings.metric.scale == "auto" and getattr(run.env.part.cls, "images", False)
         if measured and samples >= run.trainer.max_env_steps:
             raise UserError(
                 f"memory.metric.scale_samples={samples}: the run ends before the map begins, at "

@@ -14,10 +14,10 @@ from rlmem.memories.gwr.search import close_block, contexts_of, mark_changed, ne
 
 # For numba's cache: tests/memories/test_compiled_with.py says why, and what to write here.
 COMPILED_WITH = {
-    "adapt": "ea7a5237a1e1",
-    "lists": "919752899722",
-    "records": "1bc407679dc8",
-    "search": "43aa967a6ebc",
+    "adapt": "f1cea9150fac",
+    "lists": "e51a25bdb2ed",
+    "records": "59480f1ff266",
+    "search": "e6ead7fa6354",
 }
 
 

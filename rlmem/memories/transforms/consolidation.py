@@ -245,7 +245,8 @@ class ConsolidatedReplay(Replay):
                 f"memory={settings.name}: holds Q values to those of a target network, which "
                 f"agent={run.agent.name} cannot do as it is set; use agent=dqn"
             )
-        if settings.consolidation.states == "bounds" and run.env.part.cls.screens:
+        screens = getattr(run.env.part.cls, "screens", False)
+        if settings.consolidation.states == "bounds" and screens:
             raise UserError(
                 f"memory.consolidation.states=bounds: screens of env={run.env.name} drawn pixel by "
                 "pixel are noise; use memory=medqn_r, or memory.consolidation.states=stored"
