@@ -20,6 +20,7 @@ from common import versions
 
 from rlmem.config import check, compose
 from rlmem.envs import make_env
+from rlmem.networks.noisy import draw_noise, noisy_layers
 from rlmem.runs.build import build_agent
 
 CONTENDERS = ("data_efficient", "nature")  # networks
@@ -34,6 +35,7 @@ def agents(network: str) -> dict[str, Any]:
         env = make_env(run.env, 1)
         torch.manual_seed(0)
         made[noisy] = build_agent(run, env.spec)
+        draw_noise(noisy_layers(made[noisy].online))
         env.close()
     return made
 

@@ -240,6 +240,13 @@ def episodic() -> Benchmark:
     return replace(benchmark, targets=tuple(targets))
 
 
+def noisy() -> Benchmark:
+    """An action of data-efficient Rainbow with and without noise in its weights."""
+    found = listed("noisy.py", "", {"without_us": 0, "noisy_us": 0, "noisy_ratio": 2})
+    targets = [Target(c.name, "", 1.3, "noisy_ratio", most=True) for c in found.contenders]
+    return replace(found, targets=tuple(targets))
+
+
 def scaling() -> Benchmark:
     """A run of one process beside one of two, a core each."""
     digits = {"steps_one": 0, "steps_two": 0, "steps_ratio": 2}
@@ -250,7 +257,7 @@ def scaling() -> Benchmark:
 
 BENCHMARKS = {  # quick ones first
     **{"startup": startup, "sum_tree": sum_tree, "storage": storage, "bytes": bytes_, "gwr": gwr},
-    **{"diagnostics": diagnostics, "er_study": er_study, "episodic": episodic},
+    **{"noisy": noisy, "diagnostics": diagnostics, "er_study": er_study, "episodic": episodic},
     **{"cartpole": cartpole, "pqn": pqn, "drq": drq},
     **{"atari": atari, "side_by_side": side_by_side, "stored": stored, "scaling": scaling},
 }
