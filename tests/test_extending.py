@@ -236,6 +236,14 @@ def test_help_lists_parts_of_ones_own(capfd: pytest.CaptureFixture[str]) -> None
     assert ", reservoir, " in capfd.readouterr().out
 
 
+def test_options_beside_a_part_go_with_those_of_the_command_line(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    given = ["--cfg", "job", "plugins=[my_parts.reservoir]", "memory=large_reservoir"]
+    assert run_hydra(print, "train", given) == 0
+    assert "capacity: 50000" in capfd.readouterr().out
+
+
 @pytest.mark.slow
 def test_a_study_of_ones_own_runs(folder: Path) -> None:
     definition = yaml.safe_load(FILES["my_study/study.yaml"])

@@ -149,7 +149,7 @@ class Learner(lightning.LightningModule):
                 try:
                     rounds.learned(batch, outputs)
                 except ValueError as error:  # priorities are finite numbers
-                    told = outputs.get("td_error", outputs.get("priority"))
+                    told = outputs.get("priority", outputs.get("td_error"))
                     if told is None or torch.isfinite(told).all():
                         raise
                     if self.stops_diverged:  # else they stay as they were
@@ -178,8 +178,8 @@ class Learner(lightning.LightningModule):
 
         Returns:
             `loss` [U] (or see `losses`) and `td_error` [U, B], detached; where it gives `priority`
-            [U, B], a prioritized memory takes that in place of the TD errors. Other memories need
-            neither; cells of metrics.csv stay empty then.
+            [U, B], a prioritized memory takes that in place of the TD errors. With other memories
+            `td_error` may be left out; its cells of metrics.csv stay empty then.
         """
         raise NotImplementedError
 

@@ -160,12 +160,11 @@ class ReplayDiagnostics(Stateful, Observer):
             return
         (outputs, batch), self._newest = self._newest, None
         weight, told = batch["weight"][-1], {}
-        if "loss" in outputs:  # an agent of somebody else may tell neither
-            told["loss"] = float(outputs["loss"].reshape(-1)[-1])
-        if "td_error" in outputs:
+        if "td_error" in outputs:  # an agent of somebody else may tell none
             td_errors = summarize_td_errors(outputs["td_error"][-1])
             told |= zip(DIAGNOSTICS[1:5], td_errors, strict=True)
         self._values = {
+            "loss": float(outputs["loss"].reshape(-1)[-1]),
             **told,
             "correlation_count": correlation_count(batch["observation"][-1]),
             "weight_min": float(weight.min()),

@@ -51,8 +51,9 @@ def load(arguments: Sequence[str]) -> list[str]:
             )
     if not folders:
         return list(arguments)
-    # Beside the other overrides: argparse takes them in one row.
-    place = next((k for k, a in enumerate(arguments) if not a.startswith("-")), len(arguments))
+    # Beside the other overrides: argparse takes them in one row, and options have values.
+    given = (k for k, a in enumerate(arguments) if a[:1] == "~" or (a[:1] != "-" and "=" in a))
+    place = next(given, len(arguments))
     searched = f"hydra.searchpath=[{','.join(dict.fromkeys(folders))}]"
     return [*arguments[:place], searched, *arguments[place:]]
 

@@ -65,7 +65,7 @@ def preflight(memory: ReplayMemory, shards: int = 1, env_steps: int | None = Non
     else:
         of = f"{shards} shards of " if shards > 1 else ""
         line = f"memory when full ({of}{memory.room}): "
-        if storage.compresses:
+        if storage.compresses and memory.draws:  # else nothing is written into it
             frames = shards * sum(storage.projected_footprint().values())
             projected -= frames  # a dictionary, priorities: what does not compress
             apart = f"{readable_bytes(projected)}, and " if projected > frames // 20 else ""

@@ -11,6 +11,8 @@ from rlmem.errors import UserError
 from rlmem.memories.compression.compressed import CompressedFrameStorage
 from rlmem.memories.values.episodic import EpisodicMemory
 from rlmem.runs import build
+from rlmem.runs.preflight import preflight
+from rlmem.units import readable_bytes
 from tests.settings import settings
 
 TINY = [
@@ -130,6 +132,9 @@ def test_the_whole_budget_of_mfec_is_for_what_it_writes() -> None:
     queue = sum(memory.queue.projected_footprint().values())
     assert 0.98 * 2**22 < held <= 2**22
     assert sum(memory.values.projected_footprint().values()) > 0.98 * (held - queue)
+    _, memory, _ = parts("memory=mfec", *game, "memory.entries=500")
+    full = sum(memory.projected_footprint().values())
+    assert f"memory when full ({memory.room}): {readable_bytes(full)}, most" in preflight(memory)
 
 
 def test_mfec_plays_by_projections_and_trains_no_network() -> None:

@@ -45,7 +45,7 @@ def _decisive(run: Run) -> dict[str, Any]:
     }
     # Which callbacks there are: their keys are in the runs that have them alone.
     names = {key.split(".")[1] for key in run.config if key.startswith("callbacks.")}
-    return found | {"callbacks": " ".join(sorted(names)) or None}
+    return found | {"callbacks": run.config.get("callbacks") or " ".join(sorted(names)) or None}
 
 
 def _plain(key: str, value: Any) -> Any:
@@ -56,6 +56,12 @@ def _plain(key: str, value: Any) -> Any:
         with contextlib.suppress(ValueError):
             return parse_bytes(str(value))
     return value
+
+
+def _size(size: int) -> str:
+    """Bytes in a unit that tells them in whole, or as they are."""
+    shown = readable_bytes(size).replace(".0 ", " ")
+    return shown if parse_bytes(shown) == size else f"{size:,} B"
 
 
 def distinctions(runs: Sequence[Run]) -> list[dict[str, Any]]:
@@ -128,6 +134,6 @@ def make_label(memory: str, distinct: dict[str, Any]) -> str:
             short = " ".join(key.split(".")[-2:])
             short = short.removesuffix(" kind").removesuffix(" name")
         if key == "memory.budget" and value is not None:
-            value = readable_bytes(value).replace(".0 ", " ") if isinstance(value, int) else value
+            value = _size(value) if isinstance(value, int) else value
         parts.append(f"{short} {'none' if value is None else value}")
     return ", ".join(parts)

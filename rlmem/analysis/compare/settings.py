@@ -78,6 +78,10 @@ class Setting:
         found = {run.seed: run.number(name) for run in known}
         return found if len(found) == len(known) else None
 
+    def seeds_of(self, name: str) -> set[int]:
+        """Of the finished runs that have a number."""
+        return {run.seed for run in self.finished if np.isfinite(run.number(name))}
+
     def reached(self, name: str) -> tuple[float, float]:
         """Lowest and highest value of a number in any finished run of the environment.
 
@@ -156,6 +160,8 @@ class Setting:
         if not len(x):
             return x, x, x, x
         value, low, high = curve_estimate(table, row_mean, widen=True)
+        if len(self.seeds) < len(self.finished or self.runs):  # as in `estimate`
+            low, high = np.full_like(value, np.nan), np.full_like(value, np.nan)
         known = [run.curves[column] for peer in self.peers or [self] for run in peer.runs]
         least, most = np.nanmin(np.concatenate(known)), np.nanmax(np.concatenate(known))
         return x, value, np.clip(low, least, most), np.clip(high, least, most)

@@ -161,7 +161,10 @@ def read_run(folder: Path) -> Run:
     overrides: Any = []
     with contextlib.suppress(*UNREADABLE):  # absent without command line
         overrides = parse_yaml(read_small(folder / "overrides.yaml"))
+    callbacks = config.get("callbacks")
     text, config = text_of(folder / "metrics.csv"), flatten(config)
+    if isinstance(callbacks, dict) and callbacks:  # some have no keys
+        config["callbacks"] = " ".join(sorted(map(str, callbacks)))
     table, faults = table_of(text), _faults_of_summary(summary)
     if fault := _fault_of_rows(text, table, config, summary):
         faults.append(f"metrics.csv is damaged ({fault}): its curve and times do not count")
@@ -210,8 +213,8 @@ def _fault_of_rows(
 
 
 def flatten(node: Any, prefix: str = "") -> dict[str, Any]:
-    """Nested mappings as one, keys joined by dots; lists and what is empty as text."""
-    if not isinstance(node, dict) or not node:
+    """Nested mappings as one, keys joined by dots; lists as text."""
+    if not isinstance(node, dict):
         return {prefix[:-1]: node if isinstance(node, str | int | float | None) else str(node)}
     flat: dict[str, Any] = {}
     for key, value in node.items():

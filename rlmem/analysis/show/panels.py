@@ -74,7 +74,7 @@ def thousands(value: float) -> str:
 
 def bytes_axis(at: Axes, values: np.ndarray) -> None:
     """Bytes as x, in equal ratios where they differ by much. Where they differ by a
-    thousandth there are two ticks at least, between the lowest and the highest."""
+    thousandth there are two ticks at least, from about the lowest to about the highest."""
     least, most = float(values.min()), float(values.max())
     unit = byte_unit(most)
     decimals = 1

@@ -65,7 +65,7 @@ def how_sure(settings: Sequence[Setting]) -> str:
     """Seeds, and what stands behind the difference that `finding` names."""
     metric = settings[0].compares
     order = [setting for setting, _ in ranked(settings, metric)]
-    counts = sorted({len(setting.seeds) for setting in order})
+    counts = sorted({len(setting.seeds_of(metric)) for setting in order})
     if not counts:
         return ""
     many = several(counts[-1], "seed")
@@ -74,7 +74,7 @@ def how_sure(settings: Sequence[Setting]) -> str:
     next_ = order[len(level) :]  # as `finding` has it
     found = above(order[0], next_[0], metric) if next_ else None
     kind = "" if found is None else ", paired by seed" if found.paired else ", not the same seeds"
-    if any(setting.by_seed(metric) is None for setting in order):
+    if any(setting.by_seed(metric) is None for setting in (order[0], *next_[:1])):
         kind = ", some more than once, which gives no interval"
     few = "" if counts[0] >= FEW_SEEDS else f"; below {FEW_SEEDS} seeds no interval is drawn"
     return f"{many} a setting{kind}{few}."

@@ -160,7 +160,7 @@ def columns_of(setting: Setting, goals: bool) -> dict[str, Shown]:
         return _of_seeds(setting, name, estimate, none)
 
     return {
-        "seeds": Shown(str(done) if done == total else f"{done} of {total}", done),
+        "seeds": Shown(f"{done} of {total}" if done < total else str(len(setting.seeds)), done),
         **({SUCCEEDED: of_seeds(SUCCESS, setting.success_mean, "-")} if goals else {}),
         RETURN: of_seeds(setting.metric, setting.return_mean, "missing"),
         OVER: of_seeds(OVER_RUN, setting.return_over_run, "missing"),

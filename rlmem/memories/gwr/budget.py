@@ -63,8 +63,9 @@ class MapBudget:
             if wanted + holes > left:
                 exemplars.repack(holes)
                 left = self._left()
-                # The holes that repacking leaves for speed may be all that a small budget has.
-                if exemplars.growth(1) + node > left:
+                # The holes that repacking leaves for speed may be all that a small budget has. A
+                # map that lets no nodes go gains nothing, and would do so at each block.
+                if len(m.stamps) and exemplars.growth(1) + node > left:
                     exemplars.repack(0)
                     left = self._left()
         edges = max(0, min(edges, left // (edge + 2 * link)))

@@ -167,8 +167,8 @@ def _evicts(settings: GwrSettings) -> bool:
 
 
 def _largest(make: Callable[..., ReplayMemory], budget: int) -> ReplayMemory:
-    """The map of as many nodes as the budget holds without links, edges and compressed
-    observations, whose room a map takes as it grows.
+    """The map of as many nodes as the budget holds without links, edges, their places in the
+    sampler and compressed observations, whose room a map takes as it grows.
 
     Raises:
         UserError: not even three nodes fit.
@@ -179,8 +179,8 @@ def _largest(make: Callable[..., ReplayMemory], budget: int) -> ReplayMemory:
     minimum = sum(make(3).projected_footprint().values())
     if budget < minimum:
         raise UserError(
-            f"memory.budget={budget}: a map takes {empty:.0f} bytes and {a_node:.0f} a node; use "
-            f"memory.budget={minimum} or more"
+            f"memory.budget={budget}: a map takes {empty:.0f} bytes, and {a_node:.0f} beside links "
+            f"and edges a node; use memory.budget={minimum} or more"
         )
     least = make(3)
     warmup = least.writer.warmup_footprint + sum(least.storage.footprint().values())
@@ -194,5 +194,7 @@ def _largest(make: Callable[..., ReplayMemory], budget: int) -> ReplayMemory:
 
 
 def _minimum_bytes(memory: ReplayMemory) -> int:
-    grow = {"links", "edges"} | ({"prototypes"} if memory.storage.compresses else set())
+    grow = {"links", "edges", "sampler_tree", "priorities"} | (
+        {"prototypes"} if memory.storage.compresses else set()
+    )
     return sum(size for name, size in memory.projected_footprint().items() if name not in grow)

@@ -200,8 +200,8 @@ class GWRWriter(ReplayWriter):
             storage.reserve(links, edges)
             storage.limit_growth(size, links, edges)
             if rule.evict:
-                # Room for a new node is known before a chunk alone. More observations than it has
-                # room for would evict a node each, and insert none.
+                # Room for new nodes is known before a chunk alone. More observations than that
+                # would evict a node each and insert none; without any room one makes some.
                 size = max(1, min(size, int(storage.arrays.limits[3])))
             chunk = shown.part(slice(start, start + size))
             start += size

@@ -258,7 +258,10 @@ class RingStorage(RingFrames):
             out.columns,
         )
         if not held:
-            raise IndexError(f"a slot of {flat.min()} .. {flat.max()} holds no transition")
+            raise IndexError(
+                f"a slot of {flat.min()} .. {flat.max()} holds no transition; draw with a sampler "
+                "of rlmem or TorchRL's RandomSampler"
+            )
         self._take(flat, out.last, out.places, out.frames)
         for name, column in out.more.items():
             self._columns[name].take(flat, axis=0, out=column, mode="clip")  # they are checked
