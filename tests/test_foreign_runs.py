@@ -38,7 +38,7 @@ ELSEWHERE = {
     "analysis/read/curves.py": "likewise",
     "analysis/read/external.py": "results of another program, which the user names",
     "distributed.py": "JSON of the run's own processes",
-    "config/errors.py": "conf/",
+    "config/groups.py": "conf/",
     "config/plugins.py": "the command line, and conf/",
     "envs/scores.py": "a table of the package",
     "runs/preflight.py": "what the system says of its memory",
