@@ -103,7 +103,7 @@ def test_segments_of_a_resumed_run_are_runs_of_one_group(resumed: Path) -> None:
     first, second = (of_kind(found, "run")[0] for found in records(resumed))
     base = json.loads((resumed / "wandb.json").read_text())["id"]
     assert [first.run_id, second.run_id] == [f"{base}-1", f"{base}-2"]
-    assert first.run_group == second.run_group == "cartpole/per"
+    assert first.run_group == second.run_group == "cartpole/dqn/per"
     assert first.display_name != second.display_name
     assert [config_of(found)["run"] for found in records(resumed)] == [
         {"id": base, "segment": 1, "from_env_steps": 0},
