@@ -179,8 +179,8 @@ def _largest(make: Callable[..., ReplayMemory], budget: int) -> ReplayMemory:
     minimum = sum(make(3).projected_footprint().values())
     if budget < minimum:
         raise UserError(
-            f"memory.budget={budget}: a map takes {empty:.0f} bytes, and {a_node:.0f} beside links "
-            f"and edges a node; use memory.budget={minimum} or more"
+            f"memory.budget={budget}: a map takes {empty:.0f} bytes, and {a_node:.0f} a node "
+            f"without links and edges; use memory.budget={minimum} or more"
         )
     least = make(3)
     warmup = least.writer.warmup_footprint + sum(least.storage.footprint().values())
