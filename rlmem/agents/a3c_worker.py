@@ -141,6 +141,7 @@ class A3CWorker:
         played = time.perf_counter()
         loss, found = rollout_loss(network, env, before, self.settings)
         norm = self.copy.find_gradient(loss, self.settings.max_grad_norm)
+        self.shared.fetch_statistics(self.copy)  # others have written since; `step` writes all
         network.observe(torch.from_numpy(env.observations[: env.length]))
         found |= {"grad_norm": norm, "staleness": float(self.desk.updates_made() - updates)}
         self.shared.step(self.copy)

@@ -36,11 +36,26 @@ class RunningStatistics(nn.Module):
 
     def deviation(self) -> torch.Tensor:
         """Standard deviations float64 [*shape]; 1 before there are two samples."""
-        others = int(self.count) - 1
-        if others < 1:
-            return torch.ones_like(self.mean)
-        return self.spread.div(others).add_(EPS).sqrt_()
+        return _deviation(self.spread, int(self.count))
 
-    def normalise(self, samples: torch.Tensor) -> torch.Tensor:
-        """Samples [n, *shape] with mean 0 and variance 1, float32."""
-        return (samples - self.mean).div_(self.deviation()).float()
+    def normalise(self, samples: torch.Tensor, newest: torch.Tensor | None = None) -> torch.Tensor:
+        """Samples [n, *shape] with mean 0 and variance 1, float32.
+
+        Args:
+            newest: [1 or n, *shape], a sample that has not been counted, and counts for this once.
+                What never varied before has a deviation of 1e-4 only: a sample in which it does
+                would be normalised to 10,000, counted it is at most the root of all samples.
+        """
+        mean, spread, count = self.mean, self.spread, int(self.count)
+        if newest is not None:
+            count += 1
+            distance = newest - mean
+            mean = mean + distance / count
+            spread = torch.addcmul(spread, distance, newest - mean)
+        return (samples - mean).div_(_deviation(spread, count)).float()
+
+
+def _deviation(spread: torch.Tensor, count: int) -> torch.Tensor:
+    if count < 2:
+        return torch.ones_like(spread)
+    return spread.div(count - 1).add_(EPS).sqrt_()

@@ -84,6 +84,10 @@ class SharedWeights:
     def fetch(self, copy: LocalCopy) -> None:
         """Bring a copy up to date."""
         copy.weights.copy_(self.weights)
+        self.fetch_statistics(copy)
+
+    def fetch_statistics(self, copy: LocalCopy) -> None:
+        """Bring a copy's running statistics up to date, alone."""
         copy.buffers.copy_(self.buffers)
 
     def take(self, copy: LocalCopy, adam: torch.optim.Adam) -> None:

@@ -145,9 +145,10 @@ class StreamQ(Learner):
         return self.online(self.observations.normalise(observation)).amax(-1)
 
     def act(self, observation: np.ndarray, epsilon: float, rng: np.random.Generator) -> np.ndarray:
-        """Epsilon-greedy actions int64 [E]; the statistics stay as they are."""
-        best = self._best(torch.from_numpy(observation).to(self.device))
-        return or_random(best, epsilon, self.num_actions, rng)
+        """Epsilon-greedy actions int64 [E]; the statistics stay as they are, and each observation
+        is normalised as if it had been counted, as it is in training."""
+        seen = torch.from_numpy(observation).to(self.device)
+        return or_random(self._best(seen, seen), epsilon, self.num_actions, rng)
 
     def explore(
         self, observation: np.ndarray, epsilon: float, rng: np.random.Generator
@@ -162,8 +163,9 @@ class StreamQ(Learner):
         return action, {"greedy": action == best}
 
     @torch.no_grad()
-    def _best(self, observation: torch.Tensor) -> np.ndarray:
-        return self.online(self.observations.normalise(observation)).argmax(-1).cpu().numpy()
+    def _best(self, observation: torch.Tensor, newest: torch.Tensor | None = None) -> np.ndarray:
+        normal = self.observations.normalise(observation, newest)
+        return self.online(normal).argmax(-1).cpu().numpy()
 
     def update(self, batch: Batch) -> dict[str, torch.Tensor]:
         """One step of each of U single transitions, columns [U, 1].
@@ -184,8 +186,9 @@ class StreamQ(Learner):
         terminated, z = bool(row["terminated"]), self.z
         ended = terminated or bool(row["truncated"])
         reward = self._scaled(row["reward"].squeeze(), ended)
+        # The next observation is counted when it is acted on; its value needs it counted now.
         both = torch.cat((row["observation"], row["next_observation"]))
-        q = self.online(self.observations.normalise(both))
+        q = self.online(self.observations.normalise(both, row["next_observation"]))
         taken = q.detach().float()
         value = taken[0].gather(0, row["action"])[0]
         following = reward.new_zeros(()) if terminated else taken[1].amax()

@@ -236,7 +236,7 @@ def summary_table(summary: dict[str, Any], seconds: float | None = None) -> str:
     """The end of a run for people: aligned lines of the summary's main figures, of those it has.
 
     Args:
-        seconds: that this command took, with what came before and after training.
+        seconds: of this run, with what came before and after training, imports aside.
     """
 
     def number(key: str, form: str = ",.1f", unit: str = "") -> str | None:
@@ -245,7 +245,11 @@ def summary_table(summary: dict[str, Any], seconds: float | None = None) -> str:
 
     budget, trained = summary["memory_budget"], summary.get("wall_seconds")
     speed = number("env_steps_per_second", ",.1f", "/s")
-    in_all = "" if seconds is None else f"; this command took {readable_seconds(seconds)}"
+    in_all = (
+        ""
+        if seconds is None
+        else f"; with preparation and last evaluation {readable_seconds(seconds)}"
+    )
     rows = [
         ("status", summary["status"]),
         ("run", f"{summary['agent']}, memory {summary['memory']}, {summary['env_id']}"),

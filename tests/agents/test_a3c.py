@@ -9,8 +9,10 @@ import pytest
 import torch
 from torch import nn
 
-from rlmem.agents.a3c_worker import LossSettings, returns_of, rollout_loss
+from rlmem.agents.a3c_worker import A3CWorker, Job, LossSettings, returns_of, rollout_loss
 from rlmem.agents.shared import LocalCopy, SharedWeights, flatten_weights
+from rlmem.collect.config import StreamConfig
+from rlmem.collect.worker import Desk, Report
 from rlmem.envs import EnvSpec
 from rlmem.networks.policies import Policy, make_policy
 from tests.settings import settings
@@ -100,6 +102,25 @@ def test_weights_and_adam_are_shared_by_processes() -> None:
     stepped_by([3.0, -1.0], alone, LocalCopy(Line()))
     assert torch.equal(shared.weights, alone.weights)
     assert all(torch.equal(shared.state[name], alone.state[name]) for name in alone.state)
+
+
+def test_statistics_are_of_the_frames_of_all_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that learns while another plays, as they do side by side: what it noted stays."""
+    run = settings("agent=a3c", "env=pong", "agent.workers=2", "agent.n_step=3")
+    run.env.num_envs = 1
+    network = make_policy("lstm42", (1, 42, 42), 6, [], 1 / 255)
+    shared = SharedWeights(LocalCopy(network), lr=1e-4, eps=1e-8)
+    config = StreamConfig(0, 100, 0, 1, 1, 1, 10_000, True)
+    job = Job(run.env, ("lstm42", []), 3, PLAIN, config, shared, [])
+    one, other = (A3CWorker(job, number, Desk.make(2), None) for number in (0, 1))
+    play = one._play
+    monkeypatch.setattr(one, "_play", lambda: play() + other.round(Report()))
+    for _ in range(4):
+        one.round(Report())
+    shared.fetch(one.copy)
+    assert one.copy.network.count == 4 * 2 * 3
+    for worker in (one, other):
+        worker.close()
 
 
 def test_a_loaded_optimizer_is_gone_on_with() -> None:

@@ -187,6 +187,7 @@ def test_mistakes_are_one_line(overrides: list[str], message: str) -> None:
         ("cartpole", 0, 100),
         ("acrobot", -100, 0),
         ("pong", -10, 10),
+        ("minatar_space_invaders", 0, 20),
         ("mini_maze", -10, 200),
         ("gym env.id=Blackjack-v1", -100, 100),
     ],

@@ -76,10 +76,11 @@ def test_updates_are_the_equations() -> None:
         returned = 0.99 * returned + 1.5
         seen.append(returned)
         scaled = 1.5 / np.sqrt(np.var(seen, ddof=1) + 1e-8) if len(seen) > 1 else 1.5
-        q = agent.online(norm(batch["observation"][0]))[0, 1]
+        newest = batch["next_observation"][0]
+        q = agent.online(norm(batch["observation"][0], newest))[0, 1]
         gradients = torch.autograd.grad(q, [*agent.online.parameters()])
         with torch.no_grad():
-            best = agent.online(norm(batch["next_observation"][0])).max()
+            best = agent.online(norm(newest, newest)).max()
             error = scaled + 0.99 * best * (not own.get("terminated", False)) - q.detach()
             z = 0.99 * 0.8 * z + torch.cat([g.flatten() for g in gradients])
             size = 1 / max(1.0, 2 * max(abs(float(error)), 1.0) * float(z.abs().sum()))
@@ -124,6 +125,31 @@ def test_statistics_are_those_of_all_samples() -> None:
     found = statistics.normalise(torch.from_numpy(samples))
     assert found.dtype == torch.float32
     np.testing.assert_allclose(found.mean(0), np.zeros(4), atol=1e-4)
+
+
+def test_what_varies_for_the_first_time_is_counted_before_it_is_normalised() -> None:
+    """As the authors' wrapper does: by the deviation of before, 1e-4, it would be 10,000."""
+    samples, newest = torch.zeros(100, 2), torch.tensor([[1.0, 0.0]])
+    statistics = RunningStatistics((2,))
+    for sample in samples:
+        statistics.note(sample)
+    found = statistics.normalise(torch.cat((samples[:1], newest)), newest)
+    assert int(statistics.count) == 100
+    statistics.note(newest[0])
+    torch.testing.assert_close(found, statistics.normalise(torch.cat((samples[:1], newest))))
+    assert 9 < float(found[1, 0]) < 101**0.5
+    agent = made()
+    shape = torch.zeros(1, 4)
+    for _ in range(100):
+        agent.explore(shape.numpy(), 0.0, np.random.default_rng(0))
+    seen = []
+    agent.online.register_forward_pre_hook(lambda _, given: seen.append(given[0].abs().max()))
+    batch = step(np.random.default_rng(0))
+    batch["observation"][:] = 0
+    batch["next_observation"][:] = torch.tensor([1.0, 0.0, 0.0, 0.0])
+    agent.update(batch)
+    agent.act(batch["next_observation"][0].numpy(), 0.0, np.random.default_rng(0))
+    assert [9 < float(largest) < 101**0.5 for largest in seen] == [True, True]
 
 
 @pytest.mark.parametrize("shape", [(4,), (100,), (4, 10, 10)])

@@ -24,8 +24,9 @@ class Difference:
 
     Attributes:
         estimate: without bounds below FEW_SEEDS seeds, and where all seeds differ by the same.
-        seeds: the difference of each seed, in their order; empty where the two settings do not have
-            the same seeds, each once: then their runs are independent samples.
+        seeds: the difference of each seed that has the number in both, in their order; empty where
+            the runs of the two settings that ended do not have the same seeds, each once: then
+            they are independent samples.
     """
 
     estimate: Estimate
@@ -82,11 +83,11 @@ def above(ours: Setting, theirs: Setting, name: str) -> Difference | None:
     """
     one, other = ours.by_seed(name), theirs.by_seed(name)
     apart = ours.external != theirs.external
-    if apart or one is None or other is None or one.keys() != other.keys():
+    if apart or one is None or other is None or ours.seeds != theirs.seeds:
         return _unpaired(ours, theirs, name)
-    if not one:
+    if not (common := sorted(one.keys() & other.keys())):
         return None
-    found = np.array([one[seed] - other[seed] for seed in sorted(one)])
+    found = np.array([one[seed] - other[seed] for seed in common])
     seeds = tuple(found.tolist())
     if len(found) < FEW_SEEDS or not np.ptp(found):
         return Difference(Estimate(float(found.mean()), None, None, len(found)), seeds)

@@ -7,6 +7,7 @@ options. Slots that share a colour (8 apart) have other lines and marks.
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 from rlmem.registry import parts
@@ -42,15 +43,17 @@ def look(slot: int, turn: int) -> Look:
 
 
 def slots(memories: Iterable[str]) -> dict[str, int]:
-    """The slot of each memory: the declared one, and for unknown names a colour that no other of
-    them has, sought from a place that the name decides."""
+    """The slot of each memory: the declared one, and for unknown names one that no other has, if
+    there is one in a colour of its own, sought from a place that the name decides."""
     wanted = set(memories)
     found = {name: slot for name, slot in _declared().items() if name in wanted}
     for name in sorted(wanted - found.keys()):
         taken = {slot % len(COLOURS) for slot in found.values()}
         start = zlib.crc32(name.encode())
         order = [(start + k) % len(COLOURS) for k in range(len(COLOURS))]
-        found[name] = next((place for place in order if place not in taken), order[0])
+        free = next((place for place in order if place not in taken), order[0])
+        again = count(free, len(COLOURS))  # the same colour with another line and mark
+        found[name] = next(slot for slot in again if slot not in found.values())
     return found
 
 

@@ -155,12 +155,15 @@ class Setting:
     def curve(
         self, column: str, over: str = "env_steps"
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Mean curve over the seeds with 95 % intervals: x, value, low, high, each [POINTS]."""
+        """Mean curve over the seeds: x, value, and the bounds of the 95 % interval, each [POINTS].
+
+        Below FEW_SEEDS curves, or where a seed is there twice, the bounds are NaN.
+        """
         x, table = self.seed_curves(column, over)
         if not len(x):
             return x, x, x, x
         value, low, high = curve_estimate(table, row_mean, widen=True)
-        if len(self.seeds) < len(self.finished or self.runs):  # as in `estimate`
+        if len(table) < FEW_SEEDS or len(self.seeds) < len(self.finished or self.runs):
             low, high = np.full_like(value, np.nan), np.full_like(value, np.nan)
         known = [run.curves[column] for peer in self.peers or [self] for run in peer.runs]
         least, most = np.nanmin(np.concatenate(known)), np.nanmax(np.concatenate(known))

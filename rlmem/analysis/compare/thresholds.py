@@ -239,6 +239,7 @@ def surface(
         residual = y - design @ found
         variance = np.diag(np.linalg.inv(design.T @ design)) * (residual @ residual) / degrees
         arms = stats.t.ppf((1 + confidence) / 2, degrees) * np.sqrt(variance)
+        arms[arms < rounding] = 0.0
     first, second, both = (
         _step(0.0 if abs(value) < rounding else value, arm, len(y))
         for value, arm in zip(found[1:].tolist(), arms[1:].tolist(), strict=True)

@@ -118,7 +118,7 @@ def _note(found: Collection) -> None:
         versions = {str(part.get(name)) for part in listed if isinstance(part, dict)}
         if len(versions) > 1:
             found.notes.append(f"runs of several versions of {name}: {', '.join(sorted(versions))}")
-    commits = {str(run.summary.get("git_commit"))[:9] for run in ours if run.summary}
+    commits = {str(run.summary["git_commit"]) for run in ours if run.summary.get("git_commit")}
     if len(commits) > 1:
         found.notes.append(f"runs of {len(commits)} commits of rlmem")
     found.notes += [f"{run.folder}: {fault}" for run in ours for fault in run.faults]
@@ -133,7 +133,8 @@ def _note(found: Collection) -> None:
                 f"{env_id}: runs of several log.every ({', '.join(sorted(map(str, every)))}); the "
                 "return over the run begins at the first row: a coarse log leaves out the beginning"
             )
-        steps = {int(r.number("env_steps")) for r in ours if _ended(r) and r.env_id == env_id}
+        every_run = [run for run in found.runs if run.env_id == env_id]
+        steps = {int(run.number("env_steps")) for run in every_run if _ended(run)}
         if len(steps) > 1:
             shown = ", ".join(f"{s:,}" for s in sorted(steps))
             found.notes.append(f"{env_id}: runs of different lengths ({shown} env steps)")

@@ -33,7 +33,7 @@ def read_external(path: Path, default_env: str | None) -> list[Run]:
         raise ValueError(f"has no column {', '.join(missing)}; it needs {', '.join(COLUMNS)}")
     if "env_id" not in text and default_env is None:
         raise ValueError("has no column env_id, and the runs are of several environments")
-    curves: dict[tuple[str, str, str], list[tuple[float, float, float]]] = {}
+    curves: dict[tuple[str, str, int], list[tuple[float, float, float]]] = {}
     for line, row in enumerate(text.to_dict("records"), start=2):
         try:
             point = float(row["env_steps"]), float(row["return"]), float(row["bytes"] or "nan")
@@ -43,7 +43,9 @@ def read_external(path: Path, default_env: str | None) -> list[Run]:
             raise ValueError(f"line {line} is not complete")
         if not _SEED.fullmatch(row["seed"].strip()):
             raise ValueError(f"line {line}: seed {one_line(row['seed'], 20)} is no whole number")
-        key = (row.get("env_id") or default_env or "", row["label"], row["seed"])
+        if not (env_id := row.get("env_id") or default_env):
+            raise ValueError(f"line {line} has no env_id, and the runs are of several environments")
+        key = (env_id, row["label"], int(float(row["seed"])))
         curves.setdefault(key, []).append(point)
     if not curves:
         raise ValueError("holds no line")
@@ -51,7 +53,7 @@ def read_external(path: Path, default_env: str | None) -> list[Run]:
 
 
 def _run(
-    path: Path, env_id: str, label: str, seed: str, points: list[tuple[float, float, float]]
+    path: Path, env_id: str, label: str, seed: int, points: list[tuple[float, float, float]]
 ) -> Run:
     import pandas as pd
 
@@ -65,5 +67,5 @@ def _run(
         "eval_return_mean": points[-1][1],
         "memory_bytes_peak": max((size for *_, size in points if size == size), default=None),
     }
-    config = {"seed": int(float(seed)), "env.name": env_id, "memory.name": label}
+    config = {"seed": seed, "env.name": env_id, "memory.name": label}
     return Run(path, config, summary, curves_of(table), means_of(table), external=label)

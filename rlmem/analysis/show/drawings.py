@@ -181,14 +181,15 @@ def draw(
         for label, grid in threshold_grids(here).items():
             keep(env_id, f"thresholds-{label}", "The two thresholds", heatmaps(grid))
     by_label: dict[str, dict[str, Setting]] = {}
-    scores: dict[str, list[np.ndarray]] = {}
+    scores: dict[str, dict[str, list[np.ndarray]]] = {}
     looks: dict[str, Look] = {}
     for setting in settings:
         looks[setting.label] = setting.look
         if len(setting.returns):
             by_label.setdefault(setting.label, {})[setting.env_id] = setting
         if len(normalized := setting.values("human_normalized_score")):
-            scores.setdefault(setting.label, []).append(normalized)
+            games = scores.setdefault(setting.label, {})
+            games.setdefault(setting.runs[0].task, []).append(normalized)
     caption = "Probability of improvement, over all environments that two settings share"
     keep("", "improvement", caption, figures.improvement(by_label))
     keep("", "profiles", "Performance profiles", figures.profiles(scores, looks))

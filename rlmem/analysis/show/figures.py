@@ -19,6 +19,8 @@ from rlmem.analysis.read.curves import OVER_RUN
 from rlmem.analysis.show.panels import (
     GREY,
     MOST,
+    ON_DARK,
+    ON_LIGHT,
     PANEL,
     Named,
     bytes_axis,
@@ -42,11 +44,10 @@ def in_colour(settings: Sequence[Setting], marked: Sequence[str] = ()) -> list[S
     if len(settings) <= MOST:
         return list(settings)
     chosen = [setting for setting in settings if setting.label in marked]
-    known = [s for s in settings if s.compared and np.isfinite(s.mean("memory_bytes_peak"))]
-    cost = [setting.mean("memory_bytes_peak") for setting in known]
-    gain = [setting.compared.value if setting.compared else np.nan for setting in known]
-    best = [known[k] for k in pareto_frontier(cost, gain)[::-1]]
-    rest = sorted(known, key=lambda s: -(s.compared.value if s.compared else 0.0))
+    cost = [setting.mean("memory_bytes_peak") for setting in settings]
+    gain = [setting.compared.value if setting.compared else np.nan for setting in settings]
+    best = [settings[k] for k in pareto_frontier(cost, gain)[::-1]]
+    rest = sorted(settings, key=lambda s: -s.compared.value if s.compared else np.inf)
     for setting in [*best, *rest]:
         if len(chosen) < MOST and setting not in chosen:
             chosen.append(setting)
@@ -94,8 +95,9 @@ def curves(
         at.plot(x, value, color=style.colour, linestyle=style.dash, marker=style.mark,
                 markevery=(every // 2, every), markersize=5, linewidth=1.8, gid=gid)  # fmt: skip
         named.append(Named(setting, value[-1]))
-        if setting.few:
-            for k, seed in enumerate(setting.seed_curves(column, over)[1]):
+        seeds = setting.seed_curves(column, over)[1]
+        if setting.few or len(seeds) < FEW_SEEDS:
+            for k, seed in enumerate(seeds):
                 at.plot(x, seed, color=style.colour, linewidth=0.7, alpha=0.6,
                         gid=identity(setting, f"seed{k}", at))  # fmt: skip
         elif not of_bytes and np.isfinite(low).any():
@@ -172,22 +174,23 @@ def _point(
     """A setting's mean with its interval, or, of few seeds, with the seeds' own values."""
     style = setting.look
     colour = style.colour if colored else GREY
-    if setting.few and colored:
-        held, gained = setting.values("memory_bytes_peak"), setting.values(metric)
-        if len(held) == len(gained) > 1:
-            at.plot(held, gained, style.mark, color=colour, markersize=3, alpha=0.6, mew=0,
-                    gid=identity(setting, "seeds", at))  # fmt: skip
-    at.errorbar(
+    if colored and estimate.low is None:
+        runs = [(r.number("memory_bytes_peak"), r.number(metric)) for r in setting.finished]
+        if len(runs) > 1:
+            at.plot(*zip(*runs, strict=True), style.mark, color=colour, markersize=3, alpha=0.6,
+                    mew=0, gid=identity(setting, "seeds", at))  # fmt: skip
+    parts = at.errorbar(
         x,
         estimate.value,
-        None if setting.few or not colored else _errors(estimate),
+        _errors(estimate) if colored else None,
         marker=style.mark,
         markersize=8 if colored else 4,
         color=colour,
         capsize=2,
-        gid=identity(setting, "point", at),
         label=short(setting.label),
     )
+    for k, part in enumerate(parts.get_children()):  # the mark, and of an interval bar and caps
+        part.set_gid(identity(setting, f"point{k}", at))
 
 
 def _return_name(settings: Sequence[Setting]) -> str:
@@ -215,15 +218,17 @@ def improvement(by_method: dict[str, dict[str, Setting]]) -> Figure | None:
     for i, one in enumerate(names):
         for j, other in enumerate(names):
             tasks = [t for t in by_method[one] if t in by_method[other]]
-            pairs = [(by_method[one][t].returns, by_method[other][t].returns) for t in tasks]
-            pairs = [(a, b) for a, b in pairs if len(a) and len(b)]
-            fewest = min(sum(map(len, side)) for side in zip(*pairs, strict=True)) if pairs else 0
+            both = [(by_method[one][t], by_method[other][t]) for t in tasks]
+            both = [(a, b) for a, b in both if len(a.returns) and len(b.returns)]
+            pairs = [(a.returns, b.returns) for a, b in both]
+            fewest = min((sum(map(_seeds, side)) for side in zip(*both, strict=True)), default=0)
             if i == j or fewest < FEW_SEEDS:
                 continue
             p = probability_of_improvement([a for a, _ in pairs], [b for _, b in pairs])
             table[i, j] = p.value
             texts[i][j] = f"{p.value:.2f}"
-            bounds = p.low is not None and p.high is not None and p.low < p.high
+            once = all(s.by_seed(s.metric) is not None for settings in both for s in settings)
+            bounds = once and p.low is not None and p.high is not None and p.low < p.high
             if len(names) <= MOST_WITH_BOUNDS and bounds:
                 texts[i][j] += f"\n{p.low:.2f}-{p.high:.2f}"
     if not np.isfinite(table).any():
@@ -236,21 +241,34 @@ def improvement(by_method: dict[str, dict[str, Setting]]) -> Figure | None:
     at.set_xticks(range(len(names)), shown, rotation=35, ha="right")
     at.set_yticks(range(len(names)), shown)
     for (i, j), p in np.ndenumerate(table):
-        ink = "w" if abs(p - 0.5) > 0.3 else "k"
+        ink = ON_DARK if abs(p - 0.5) > 0.3 else ON_LIGHT
         at.text(j, i, texts[i][j], ha="center", va="center", size=9, color=ink)
     at.set_title("P(row above column), 95 % interval")
     return drawn
 
 
+def _seeds(setting: Setting) -> int:
+    """Of its returns."""
+    return len(setting.seeds_of(setting.metric))
+
+
 @rc_context(STYLE)
-def profiles(scores: dict[str, list[np.ndarray]], looks: dict[str, Look]) -> Figure | None:
+def profiles(
+    scores: dict[str, dict[str, list[np.ndarray]]], looks: dict[str, Look]
+) -> Figure | None:
     """Share of runs above a human-normalised score, for methods with at least two games.
 
+    A band is drawn where each game has FEW_SEEDS runs.
+
     Args:
-        scores: method -> for each game the scores of its runs.
+        scores: method -> game -> scores of its runs, of each setting on it.
         looks: of each method.
     """
-    shown = {name: tasks for name, tasks in scores.items() if len(tasks) >= 2}
+    shown = {
+        name: [np.concatenate(parts) for parts in games.values()]
+        for name, games in scores.items()
+        if len(games) >= 2
+    }
     if not shown:
         return None
     highest = max(float(task.max()) for tasks in shown.values() for task in tasks)
@@ -262,7 +280,8 @@ def profiles(scores: dict[str, list[np.ndarray]], looks: dict[str, Look]) -> Fig
         share, low, high = performance_profile(tasks, taus)
         at.plot(taus, share, label=f"{short(name)} ({len(tasks)} games)",
                 color=looks[name].colour, linestyle=looks[name].dash)  # fmt: skip
-        at.fill_between(taus, low, high, color=looks[name].colour, alpha=0.15, linewidth=0)
+        if min(map(len, tasks)) >= FEW_SEEDS:
+            at.fill_between(taus, low, high, color=looks[name].colour, alpha=0.15, linewidth=0)
     at.set(xlabel="human-normalised score", ylabel="share of runs above it", ylim=(0, 1.02))
     drawn.legend(loc="outside lower center", ncols=2)
     return drawn

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 
 from rlmem.analysis.compare.settings import Setting
 from rlmem.analysis.compare.thresholds import levels, pair, seconds_of
+from rlmem.analysis.show.panels import ON_DARK, ON_LIGHT
 from rlmem.drawing import STYLE, figure
 from rlmem.units import number, readable_bytes
 
@@ -68,5 +69,5 @@ def _panel(at: Axes, table: np.ndarray, texts: list[list[str]]) -> None:
     at.imshow(table, cmap="viridis", aspect="auto", origin="lower")
     middle = np.nanmean([np.nanmin(table), np.nanmax(table)]) if np.isfinite(table).any() else 0
     for (i, j), value in np.ndenumerate(table):
-        ink = "0.5" if not np.isfinite(value) else "w" if value <= middle else "k"
+        ink = "0.5" if not np.isfinite(value) else ON_DARK if value <= middle else ON_LIGHT
         at.text(j, i, texts[i][j], ha="center", va="center", size=8, color=ink)

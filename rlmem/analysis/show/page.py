@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 490_000  # of a page; drawings that do not fit are linked to
 MOST_ROWS = 300  # settings in the table of a page
-MOST_WITH_RUNS = 100  # settings of a page that names each run
+MOST_NAMED = 1000  # runs of a page that names each
+MOST_WITH_RUNS = 100  # settings of such a page
 NO_OVERRIDE = ("seed=", "hydra", "paths.", "resume=", "hparams_search=", "objective")
 
 
@@ -126,7 +127,8 @@ def write_report_page(report: "Report", path: Path) -> None:
         left_out=report.collection.left_out,
         environments=environments,
         rows=[(setting, columns_of(setting, goals)) for setting in _in_table(here)],
-        naming_runs=len(settings) <= MOST_WITH_RUNS,
+        naming_runs=len(settings) <= MOST_WITH_RUNS
+        and sum(len(setting.runs) for setting in settings) <= MOST_NAMED,
         effects={
             env_id: effect_sections([e for e in report.effects if e.env_id == env_id])
             for env_id in environments
@@ -139,7 +141,7 @@ def write_report_page(report: "Report", path: Path) -> None:
         several=several,
         number=number,
     )
-    path.write_text(page, encoding="utf-8")
+    path.write_text(page, encoding="utf-8", errors="backslashreplace")
 
 
 def _in_table(here: Mapping[str, Sequence[Setting]]) -> list[Setting]:
@@ -168,7 +170,8 @@ def _title(report: "Report", environments: int) -> str:
 
 
 def _few_seeds(settings: Sequence[Setting]) -> list[str]:
-    fewest = min((len(s.returns) for s in settings if len(s.returns)), default=FEW_SEEDS)
+    counts = (len(setting.seeds_of(setting.metric)) for setting in settings)
+    fewest = min(filter(None, counts), default=FEW_SEEDS)
     if fewest >= FEW_SEEDS:
         return []
     return [f"some settings have {several(fewest, 'seed')} only: no interval is drawn there"]

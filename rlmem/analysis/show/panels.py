@@ -22,6 +22,8 @@ WIDTH, LEFT, RIGHT = 5.0, 0.8, 1.9  # inches: of a panel, left of its axes, and 
 TOP, BOTTOM, LINE = 0.16, 0.58, 0.172  # inches; LINE: of text
 MOST = 8  # settings in colour; the others are grey
 GREY = "#999999"
+# Ink of a text on a coloured ground: just beside white and black, which a page takes for its own.
+ON_DARK, ON_LIGHT = "#fefefe", "#010101"
 LONGEST, ACROSS = 60, 16  # characters of a label, and of its lines
 
 

@@ -170,7 +170,8 @@ def _write(report: Report, out: Path) -> None:
         fresh = Path(folder)
         (fresh / "figures").mkdir()
         for name, table in report.tables.items():
-            plain_cells(table).to_csv(fresh / f"{name}.csv", index=False)
+            path = fresh / f"{name}.csv"  # names of folders may be no Unicode
+            plain_cells(table).to_csv(path, index=False, errors="backslashreplace")
         report.figures = draw(
             report.settings,
             report.sections,

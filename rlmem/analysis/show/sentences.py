@@ -74,6 +74,8 @@ def how_sure(settings: Sequence[Setting]) -> str:
     next_ = order[len(level) :]  # as `finding` has it
     found = above(order[0], next_[0], metric) if next_ else None
     kind = "" if found is None else ", paired by seed" if found.paired else ", not the same seeds"
+    if next_ and order[0].external != next_[0].external:
+        kind = ", of two programs and so not paired"
     if any(setting.by_seed(metric) is None for setting in (order[0], *next_[:1])):
         kind = ", some more than once, which gives no interval"
     few = "" if counts[0] >= FEW_SEEDS else f"; below {FEW_SEEDS} seeds no interval is drawn"
@@ -105,5 +107,7 @@ def in_words(settings: Sequence[Setting]) -> str:
         size = setting.mean("memory_bytes_peak")
         held = f" with {readable_bytes(size)}" if size == size else ""
         parts.append(f"{setting.label} {_plain(value)}{held}")
+    if not parts:
+        return ""
     more = len(settings) - len(parts)
     return "; ".join(parts) + (f"; and {several(more, 'other')}" if more > 0 else "")

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from rlmem.analysis.compare.baselines import Comparison, Difference, above
-from rlmem.analysis.compare.settings import Setting, any_goals
+from rlmem.analysis.compare.settings import FEW_SEEDS, Setting, any_goals
 from rlmem.analysis.compare.statistics import Estimate
 from rlmem.analysis.read.curves import OVER_RUN, TIMES
 from rlmem.analysis.read.runs import NUMBERS, SUCCESS
@@ -141,10 +141,8 @@ def _shown(estimate: Estimate | None, seeds: Sequence[float] = (), none: str = "
 
 def _of_seeds(setting: Setting, name: str, estimate: Estimate | None, none: str) -> Shown:
     """A mean with its interval, or, of few seeds, with each seed's value."""
-    if not setting.few or estimate is None:
-        return _shown(estimate, none=none)
-    alone = Estimate(estimate.value, None, None, estimate.n)
-    return _shown(alone, setting.values(name).tolist(), none)
+    values = setting.values(name).tolist()
+    return _shown(estimate, values if setting.few or len(values) < FEW_SEEDS else (), none)
 
 
 def columns_of(setting: Setting, goals: bool) -> dict[str, Shown]:
