@@ -128,11 +128,13 @@ class ReplayDiagnostics(Stateful, Observer):
         self._written[slots] = numbers
 
     def drawn(self, index: np.ndarray) -> None:
-        """Mark the items of minibatches [U, B], and note what is to say of the last one."""
+        """Mark the items of minibatches [U, B] or, of runs, [U, B, T], and note what is to say of
+        the last one."""
         self._reserve(index)
         first, self._minibatches = self._minibatches + 1, self._minibatches + len(index)
         if len(index) > 1:
-            self._drawn[index[:-1]] = np.arange(first, self._minibatches)[:, None]
+            numbers = np.arange(first, self._minibatches)
+            self._drawn[index[:-1]] = numbers.reshape(-1, *[1] * (index.ndim - 1))
         newest = index[-1]
         self._draw = _Draw(
             self._minibatches,
@@ -160,13 +162,14 @@ class ReplayDiagnostics(Stateful, Observer):
             return
         (outputs, batch), self._newest = self._newest, None
         weight, told = batch["weight"][-1], {}
+        states = batch["observation"][-1].flatten(0, weight.ndim - 2)  # of runs each step's
         if "td_error" in outputs:  # an agent of somebody else may tell none
             td_errors = summarize_td_errors(outputs["td_error"][-1])
             told |= zip(DIAGNOSTICS[1:5], td_errors, strict=True)
         self._values = {
             "loss": float(outputs["loss"].reshape(-1)[-1]),
             **told,
-            "correlation_count": correlation_count(batch["observation"][-1]),
+            "correlation_count": correlation_count(states),
             "weight_min": float(weight.min()),
             "effective_sample_size": effective_sample_size(weight),
             **(self._draw.columns() if self._draw else {}),

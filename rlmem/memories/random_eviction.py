@@ -109,6 +109,12 @@ class RandomEviction:
                 f"memory/sampler={sampler.name}: draws by the order of time, which memory="
                 f"{settings.name} does not hold; use memory/sampler=uniform or prioritized"
             )
+        if sampler.cls.takes_newest and settings.eviction == "reservoir":
+            raise UserError(
+                f"memory/sampler={sampler.name}: each minibatch has the newest transition, which "
+                "memory.eviction=reservoir seldom keeps; use memory/sampler=uniform, or "
+                "memory.eviction=random"
+            )
 
     @classmethod
     def build(cls, settings: RandomEvictionSettings, needs: Needs) -> ReplayMemory:

@@ -33,6 +33,7 @@ from rlmem.memories import (
 )
 from rlmem.memories.base.batch import Batch
 from rlmem.memories.base.serialize import load_state, save_state
+from rlmem.memories.samplers.sequence import SequenceSampler
 from tests.memories.gwr.maps import part, vector_map, walk_block
 from tests.memories.helpers import RandomEnvs, vector_block
 from tests.memories.ring.test_budget import FRAME, limited
@@ -57,9 +58,9 @@ def ring(capacity: int, sampler: Any = None) -> tuple[ReplayMemory, ReplayDiagno
 
 
 def learn(diagnostics: ReplayDiagnostics, batch: Batch) -> None:
-    """As an agent that learns from a batch [U, B], with TD errors 1, 2, ..."""
+    """As an agent that learns from a batch [U, B, ...], with TD errors 1, 2, ..."""
     shape = batch["index"].shape
-    error = torch.arange(1.0, 1 + shape[1]).expand(shape)
+    error = torch.arange(1.0, 1 + shape[-1]).expand(shape)
     outputs = {"td_error": error, "loss": torch.arange(float(shape[0]))}
     diagnostics.learned(batch, outputs)
 
@@ -117,6 +118,20 @@ def test_a_slot_that_was_written_over_is_another_transition() -> None:
     draw(memory, diagnostics, [0, 1])
     memory.extend(vector_block(1))  # at slot 0
     assert draw(memory, diagnostics, [0, 1])["batch_overlap"] == 1 / 2
+
+
+def test_runs_of_transitions_are_drawn_step_by_step() -> None:
+    memory, diagnostics = ring(60, SequenceSampler(5))
+    memory.extend(RandomEnvs(np.random.default_rng(0), (4,), np.float32, end=0.0).block(50))
+    batch = memory.draw(8, 3)
+    index = batch["index"]
+    learn(diagnostics, batch)
+    row = diagnostics.columns()
+    assert row["sampled_fraction"] == len(index.unique()) / 50
+    before = torch.isin(index[-1], index[-2])
+    assert row["batch_overlap"] == pytest.approx(float(before.float().mean()))
+    states = batch["observation"][-1].reshape(8 * 5, 4)
+    assert row["correlation_count"] == correlation_count(states)
 
 
 def test_no_replay_uses_each_transition_once() -> None:

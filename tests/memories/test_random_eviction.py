@@ -125,6 +125,10 @@ def test_a_budget_that_holds_no_transition_is_refused() -> None:
         (["agent.n_step=3"], "agent.n_step=3: memory=random_eviction"),
         (["memory/sampler=newest"], "memory/sampler=newest: draws by the order of time"),
         (["memory/sampler=sequence"], "memory/sampler=sequence: "),
+        (
+            ["memory/sampler=combined", "memory.eviction=reservoir"],
+            "memory/sampler=combined: each minibatch has the newest transition",
+        ),
         (["memory.eviction=lru"], "memory.eviction=lru: "),
         (["memory.budget=many"], "memory.budget="),
     ],
@@ -134,3 +138,8 @@ def test_what_does_not_go_together_is_one_line(given: list[str], said: str) -> N
         check(compose("train", ["memory=random_eviction", "env=cartpole", *given]))
     assert str(caught.value).startswith(said)
     assert "\n" not in str(caught.value)
+
+
+def test_the_newest_may_be_in_each_minibatch_where_it_is_always_kept() -> None:
+    given = ["memory=random_eviction", "env=cartpole", "memory/sampler=combined"]
+    check(compose("train", given))

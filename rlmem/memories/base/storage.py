@@ -20,7 +20,6 @@ class ReplayStorage(Stateful, Storage):
     """Base of the storages: counting bytes, saving without pickle."""
 
     unit = "transitions"  # what the capacity counts
-    fills_in_order = False  # whether, without a budget, its first len(storage) slots are in use
     compresses = False  # whether its projected bytes are a bound that data seldom reach
     smaller = ""  # overrides that choose storages of fewer bytes
     device = torch.device("cpu")  # of what is sampled

@@ -93,8 +93,6 @@ class RingFrames(TransitionStorage):
         self._evicted: list[np.ndarray] = []
         self._saved: str | None = None  # token of the state that was saved or loaded last
 
-    fills_in_order = True
-
     _settings = (
         *TransitionStorage._settings,
         "n_step",

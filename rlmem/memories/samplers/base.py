@@ -16,9 +16,11 @@ class ReplaySampler(Stateful, Sampler):
 
     Attributes:
         in_order: that it needs a storage that knows which transitions are the newest.
+        takes_newest: that each minibatch is to hold the newest transition.
+        draws_runs: that a minibatch is of runs of transitions, [B, T].
     """
 
-    in_order = False
+    in_order = takes_newest = draws_runs = False
 
     @classmethod
     def build(cls, settings: Settings, needs: Needs, capacity: int) -> "ReplaySampler":
@@ -97,11 +99,8 @@ class ReplaySampler(Stateful, Sampler):
     def evicted_of(self, storage: Any, index: np.ndarray) -> np.ndarray:
         """Those of some slots that a storage holds no more, each once: it evicted them for its
         budget, or was emptied."""
-        if getattr(storage, "budget", None) is None:
-            fills = getattr(storage, "fills_in_order", False)
-            gone = index >= len(storage) if fills else np.zeros(len(index), np.bool_)
-        else:
-            gone = ~storage.held(index)
+        # A ring that was saved under a budget has unused slots without one as well.
+        gone = ~storage.held(index) if hasattr(storage, "held") else np.zeros(len(index), np.bool_)
         return np.unique(index[gone]) if gone.any() else index[:0]
 
     def synchronise(self, storage: Any) -> None:

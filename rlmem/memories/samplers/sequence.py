@@ -38,7 +38,7 @@ class SequenceSampler(ReplaySampler):
         length: T.
     """
 
-    in_order = True
+    in_order = draws_runs = True
 
     @classmethod
     def check(cls, settings: SequenceSettings, run: Any) -> None:

@@ -45,6 +45,8 @@ class CombinedSampler(UniformSampler):
     none of them is passed over where a round has as many updates as env steps.
     """
 
+    takes_newest = True
+
     def __init__(self) -> None:
         super().__init__()
         self._newest, self._rows = -1, 0  # slot of the newest, rows that were written with it

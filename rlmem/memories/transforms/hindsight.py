@@ -167,7 +167,13 @@ class HindsightTransform(ReplayTransform):
         self._back[(slots + link) % int(self.storage.arrays.head["size"])] = link
 
     def apply(self, batch: Batch) -> Batch:
-        """Replace goals in a batch [U, B], in place."""
+        """Replace goals in a batch [U, B], in place.
+
+        Raises:
+            ValueError: it is of runs of transitions, [U, B, T].
+        """
+        if batch["index"].ndim > 2:
+            raise ValueError("hindsight gives each transition a goal of its own: draw no sequences")
         index = as_index(batch["index"].reshape(-1))
         chance, draw = torch.rand((2, len(index)), generator=self._rng, dtype=torch.float64).numpy()
         taken = np.flatnonzero(chance < self.k / (self.k + 1))
@@ -300,6 +306,12 @@ class HindsightReplay(Replay):
         """
         super().check(settings, run)
         memory, env = f"memory={settings.name}", run.env
+        sampler = settings.sampler.part
+        if sampler.cls.draws_runs:
+            raise UserError(
+                f"memory/sampler={sampler.name}: {memory} gives each transition a goal of its own, "
+                "and those of a run would not be of one goal; use memory/sampler=uniform"
+            )
         if not getattr(env.part.cls, "goals", False):
             raise UserError(
                 f"{memory}: env={env.name} has no goals; use an env such as env=bit_flip"

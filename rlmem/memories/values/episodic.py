@@ -73,7 +73,10 @@ class Episodic(Replay):
                 f"agent={run.agent.name}: it does not ask its memory what to play, which is what "
                 f"memory={settings.name} is for; use agent=nec"
             )
-        super().check(settings, run)
+        if cls.learns(settings):  # from minibatches of the replay
+            super().check(settings, run)
+        elif settings.budget is not None:
+            read_budget(settings.budget)
 
     @classmethod
     def build(cls, settings: EpisodicSettings, needs: Needs) -> "EpisodicMemory":

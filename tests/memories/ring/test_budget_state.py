@@ -9,6 +9,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rlmem.memories import (
+    FrameStorage,
+    PrioritizedSampler,
+    RankSampler,
+    ReplayMemory,
+    RingWriter,
+)
 from rlmem.memories.ring.ring import RingStorage
 from tests.memories.helpers import RandomEnvs
 from tests.memories.ring.test_budget import FRAME, KINDS, held, limited
@@ -123,3 +130,29 @@ def test_a_compressed_state_shrinks_to_the_budget() -> None:
     own = smaller.get(smaller.locate(torch.arange(len(smaller))))["observation"]
     assert len(smaller) > 200
     assert torch.equal(own, expected)
+
+
+@pytest.mark.parametrize("sampler", [PrioritizedSampler, RankSampler])
+def test_a_memory_that_is_loaded_without_its_budget_draws_all_it_holds(
+    sampler: Any, tmp_path: Path
+) -> None:
+    """Under the budget the ring held its newest transitions in slots beyond their number."""
+
+    def memory_of(budget: int | None) -> ReplayMemory:
+        storage = FrameStorage(400, (16,), np.float32)
+        return ReplayMemory(storage, sampler(400), RingWriter(), seed=0, budget=budget)
+
+    memory, rng = memory_of(14_000), np.random.default_rng(0)
+    for end in (0.0, 0.9):  # an episode's end takes a frame more
+        envs = RandomEnvs(rng, (16,), np.float32, end=end)
+        for _ in range(6):
+            memory.extend(envs.block(40))
+    storage: Any = memory.storage
+    size, _, window = storage.arrays.cursors()
+    assert window < size
+    memory.save(tmp_path)
+    other = memory_of(None)
+    other.load(tmp_path)
+    drawn = np.unique(np.concatenate([other.draw(32, 1)["index"].ravel() for _ in range(200)]))
+    assert np.array_equal(drawn, np.flatnonzero(storage.held(np.arange(size))))
+    other.check_valid()

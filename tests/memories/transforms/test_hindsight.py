@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tensordict import TensorDict, assert_close
 
 from rlmem.memories import FrameStorage, HindsightTransform, MapStorage
+from rlmem.memories.samplers.sequence import SequenceSampler
 from tests.memories.transforms.goals import (
     GOAL,
     OWN,
@@ -206,3 +207,12 @@ def test_achieved_goals_that_are_no_numbers_are_refused_before_anything_is_writt
     block["next"]["achieved_goal"] = torch.tensor(np.asarray(achieved), requires_grad=True)
     memory.extend(block)
     assert len(memory) == len(np.asarray(block["action"]))
+
+
+def test_runs_of_transitions_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their steps would each be of another goal."""
+    memory = hindsight_memory("future", 60)
+    memory.extend(GoalEnvs(np.random.default_rng(0)).block(40))
+    monkeypatch.setattr(memory, "sampler", SequenceSampler(5))
+    with pytest.raises(ValueError, match="draw no sequences"):
+        memory.draw(8, 1)
