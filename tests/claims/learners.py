@@ -90,19 +90,19 @@ def atari_100k() -> list[Claim]:
     return [("README.md", f"after {steps:,} env steps of Road Runner DrQ(eps), exploring as "
                           f"published, scored {said}; published 11,211, a human 7,845), with "
                           f"all transitions in {held} MiB | {updated}"),
-            ("README.md", "with less exploration it scored "
+            ("README.md", "DrQ(eps) on Road Runner with less exploration scored "
                           f"{told(drq, ' (95 % interval ')}, one run of five 0 | {updated}"),
             ("docs/atari.md", f"exploring as published, scored {means[2][:-1]}; five seeds"),
             ("studies/atari_100k/findings.md", f"in the mean of five seeds {means[2]}"),
             *((page, f"{held} MiB from beginning to end")
               for page in ("studies/atari_100k/findings.md", "docs/atari.md")),
-            ("README.md", f"6,600 it scored {means[1].removesuffix(')')}); chosen after a failure "
-                          f"on this game | {updated}"),
+            ("README.md", f"6,600 scored {means[1].removesuffix(')')}); this was chosen because a "
+                          f"run on this game had scored 0 | {updated}"),
             ("README.md", f"data-efficient Rainbow scored {' and '.join(listed(der).split(', '))} "
-                          f"there (published 9,600) | {len(der)} seeds; {updates:,} gradient "
-                          "steps |"),
-            ("README.md", "interquartile mean (of the middle half) of human-normalised scores, "
-                          "(score - random) / (human - random), of "
+                          "on Road Runner after 100,000 env steps (published 9,600) | "
+                          f"{len(der)} seeds; {updates:,} gradient steps |"),
+            ("README.md", "interquartile mean (without the best and the worst game) of "
+                          "human-normalised scores, (score - random) / (human - random), of "
                           f"{short(middle, '.2f')} (published"),
             ("docs/atari.md", f"the longer schedule is {apart.value:,.0f} above the shorter"
                               f"{less}): they do not"),
@@ -162,7 +162,8 @@ def bytes_of_drq() -> list[Claim]:
                       f"difference was seen ({halfway} | 5 seeds"),
         ("README.md", f"scored {ends[2]} with all transitions, in {low} to {high} MiB, and "
                       f"{ends[0]} with the newest 1 MiB ({below[0]}."),
-        ("README.md", f"it scored {ends[1]}, {above_one} and {below_all}"),
+        ("README.md", f"With the newest 4 MiB it scored {ends[1]}, {above_one} and {below_all}"),
+        ("README.md", f"scored {ends[1]} with the newest 4 MiB, {above_one} and {below_all} |"),
         (findings, f"scored {ends[2]} with all transitions in {low} to "
                    f"{high} MiB and {ends[0]} with the newest 1 MiB ({below[0]}, less"),
         (findings, f"{ends[1]} ({four}."),
@@ -189,12 +190,16 @@ def no_replay() -> list[Claim]:
     sizes = [readable_bytes(runs["memory_bytes_peak"].mean()) for runs in (ours, theirs)]
     (few,), (many,) = (set(runs["grad_steps"]) for runs in (none, theirs))
     apart = paired(ends, asked)
+    over = paired(*(of(table, row, "return_over_run") for row in ("DQN, uniform", "A3C")))
+    assert ours["grad_steps"].between(5_250, 5_450).all()
     high = f"{apart.high:.0f}"
     said = f"(difference {apart.value:.1f}, {short(apart.low, '.1f')} to {high})"
     return [
         ("README.md", f"without a replay A3C ends at {ends.mean():.1f} on Acrobot, DQN with one at "
-                      f"{asked.mean():.1f} {said}, in {sizes[0]} in place of {sizes[1]}; DQN "
-                      f"without one, in {few:,.0f} gradient steps in place of {many:,.0f}, at "
+                      f"{asked.mean():.1f} {said}, in {sizes[0]} in place of {sizes[1]} "
+                      f"and some 5,400 gradient steps in place of {many:,.0f}; over the run A3C is "
+                      f"{over.value:.0f} below ({interval(over, '.0f')}). DQN without a replay, in "
+                      f"{few:,.0f} gradient steps, ends at "
                       f"{none['eval_return_mean'].mean():.0f} | 5 seeds"),
         ("studies/no_replay/findings.md",
          f"{ends.mean():.1f} and {asked.mean():.1f} (difference {apart.value:.1f}, 95 % interval "
