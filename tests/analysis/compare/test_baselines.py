@@ -60,6 +60,21 @@ def test_the_same_seeds_are_paired(tmp_path: Path) -> None:
     assert 8 < low < 12 < high < 16
 
 
+def test_seeds_stay_paired_where_one_run_has_lost_a_number(tmp_path: Path) -> None:
+    """Over the run by the seeds that have both; the final returns by all."""
+    luck = {seed: 100.0 * seed for seed in range(8)}
+    settings_of(tmp_path, per={s: v + 10 for s, v in luck.items()}, uniform=luck)
+    (tmp_path / "per0/metrics.csv").write_text("broken")
+    per, uniform = make_settings(collect([tmp_path]).runs)
+    (found,) = compare([per, uniform], {"per": ["uniform"]})
+    assert found.paired
+    counts = {kind: each and len(each.seeds) for kind, each in found.differences.items()}
+    assert counts == {"return": 8, "last_training": 8, "over_run": 7}
+    over = found.differences["over_run"]
+    assert over is not None
+    assert over.seeds == pytest.approx([5.0] * 7)
+
+
 def test_other_seeds_are_independent_samples(tmp_path: Path) -> None:
     one = {seed: 100.0 + 10 * seed for seed in range(5)}
     other = {seed + 1: value for seed, value in one.items()}

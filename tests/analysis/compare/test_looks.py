@@ -20,5 +20,9 @@ def test_unknown_names_take_colours_that_are_free_and_keep_them() -> None:
     assert found == slots(["another", "a stranger", "per", "uniform"])
 
 
-def test_many_unknown_names_all_have_a_slot() -> None:
-    assert len(slots([f"x{k}" for k in range(20)])) == 20
+def test_many_unknown_names_all_look_unlike() -> None:
+    found = slots(["uniform", *(f"x{k}" for k in range(20))])
+    looks = {
+        (look(slot, 0).colour, look(slot, 0).dash, look(slot, 0).mark) for slot in found.values()
+    }
+    assert len(looks) == len(found) == 21

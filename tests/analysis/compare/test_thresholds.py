@@ -272,3 +272,10 @@ def test_per_cent_are_of_the_fitted_lowest_where_cells_have_unlike_numbers_of_ru
     h_mean = (np.mean([h for _, h in pairs]) - 0.45) / 0.4
     assert len(pairs) == len(FULL) + 8
     assert percent.value == pytest.approx(100 * (8000 + 3000 * h_mean) / 1000, rel=0.01)
+
+
+def test_of_equal_numbers_neither_step_nor_interval_is_what_rounding_leaves() -> None:
+    a, h = (np.repeat([0.0, 1.0], 4), np.tile([0.0, 1.0], 4))
+    found = surface(a, h, np.full(8, 1 / 3))
+    assert found is not None
+    assert [(step.value, step.low, step.high) for step in found] == [(0, 0, 0)] * 3

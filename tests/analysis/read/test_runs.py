@@ -265,6 +265,23 @@ def test_curves_of_others_become_runs(tmp_path: Path) -> None:
     assert [run.seed for run in others] == [0, 1]
     (tmp_path / "sb3.csv").write_text(OUTSIDER.replace(",1,SB3", ",1.0,SB3"))
     assert [run.seed for run in read_external(tmp_path / "sb3.csv", "CartPole-v1")] == [0, 1]
+    (tmp_path / "sb3.csv").write_text(OUTSIDER + "3000,9,300,0.0,SB3\n")  # the same seed
+    assert [run.seed for run in read_external(tmp_path / "sb3.csv", "CartPole-v1")] == [0, 1]
+
+
+def test_curves_of_other_lengths_are_told(tmp_path: Path) -> None:
+    make_run(tmp_path / "runs" / "a")
+    (tmp_path / "sb3.csv").write_text(OUTSIDER)
+    found = collect([tmp_path / "runs"], [tmp_path / "sb3.csv"])
+    assert found.notes == ["CartPole-v1: runs of different lengths (2,000, 20,000 env steps)"]
+
+
+def test_a_commit_that_is_not_known_is_no_other_one(tmp_path: Path) -> None:
+    for seed, commit in enumerate(("abcdef", None, "abcdef")):
+        make_run(tmp_path / f"{seed}", seed=seed, git_commit=commit)
+    assert collect([tmp_path]).notes == []
+    make_run(tmp_path / "3", seed=3, git_commit="abcdef-dirty")
+    assert collect([tmp_path]).notes == ["runs of 2 commits of rlmem"]
 
 
 def test_of_several_lines_at_the_last_step_the_last_one_counts(tmp_path: Path) -> None:
@@ -280,6 +297,11 @@ def test_of_several_lines_at_the_last_step_the_last_one_counts(tmp_path: Path) -
         (OUTSIDER + "x,1,1,0,SB3\n", "Pong", "line 6"),
         (OUTSIDER + "1,1,1,first,SB3\n", "Pong", "line 6: seed first is no whole number"),
         (OUTSIDER, None, "has no column env_id"),
+        (
+            OUTSIDER.replace("label\n", "label,env_id\n").replace("SB3\n", "SB3,\n"),
+            None,
+            "line 2 has no env_id",
+        ),
     ],
 )
 def test_other_files_are_left_out_with_a_reason(

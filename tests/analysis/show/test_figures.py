@@ -47,3 +47,49 @@ def test_each_bar_has_its_name_within_the_figure(tmp_path: Path, memories: list[
         assert frame.y0 <= box.y0, text.get_text()
         assert box.y1 <= frame.y1, text.get_text()
     assert len(drawn.axes[0].texts) == len(memories)
+
+
+def test_of_many_settings_those_are_in_colour_that_a_figure_can_show(tmp_path: Path) -> None:
+    """Though none has ended, or bytes are not known."""
+    for k in range(10):
+        make_run(tmp_path / f"a/{k}", seed=k, status="interrupted", config={"agent.lr": 0.1 * k})
+        make_run(tmp_path / f"b/{k}", final=float(k), config={"agent.lr": 0.1 * k},
+                 memory_bytes_peak=None)  # fmt: skip
+    unfinished, without_bytes = (
+        make_settings([read_run(path) for path in sorted((tmp_path / name).iterdir())])
+        for name in "ab"
+    )
+    assert len(figures.in_colour(unfinished)) == figures.MOST
+    returns = [setting.returns[0] for setting in figures.in_colour(without_bytes)]
+    assert returns == [9, 8, 7, 6, 5, 4, 3, 2]
+
+
+def test_fewer_than_five_curves_are_drawn_each_without_a_band(tmp_path: Path) -> None:
+    """Of six runs two have lost theirs."""
+    runs = [make_run(tmp_path / f"{seed}", seed=seed, final=10.0 * seed) for seed in range(6)]
+    for run in runs[:2]:
+        (run / "metrics.csv").write_text("broken")
+    settings = make_settings([read_run(run) for run in runs])
+    drawn = figures.curves(settings)
+    assert drawn is not None
+    assert not drawn.axes[0].collections
+    lines = [str(line.get_gid()) for line in drawn.axes[0].lines]
+    assert sum("seed" in name for name in lines) == 4
+
+
+def test_a_point_is_of_one_run(tmp_path: Path) -> None:
+    """Though one lacks its bytes, and another its return."""
+    runs = [
+        make_run(tmp_path / "0", final=1.0, size=100),
+        make_run(tmp_path / "1", seed=1, final=2.0, size=200),
+    ]
+    runs += [
+        make_run(tmp_path / "2", seed=2, final=3.0, size=300, memory_bytes_peak=None),
+        make_run(tmp_path / "3", seed=3, final=4.0, size=400, eval_return_mean=None),
+    ]
+    (setting,) = make_settings([read_run(run) for run in runs])
+    drawn = figures.return_against_bytes([setting], "eval_return_mean")
+    assert drawn is not None
+    (line,) = (line for line in drawn.axes[0].lines if "seeds" in str(line.get_gid()))
+    shown = [(x, y) for x, y in zip(*line.get_data(), strict=True) if x == x and y == y]
+    assert shown == [(100, 1), (200, 2)]
