@@ -299,6 +299,7 @@ class Rainbow(DQN):
         for weight in self.online.head.parameters():
             for moment in self.optimizer.state[weight].values():
                 moment.zero_()
+        draw_noise(self._noisy)  # fresh layers have none yet, and the next actions explore by it
 
     def join(self, memory: Any) -> None:
         """Told of the memory whose returns change.

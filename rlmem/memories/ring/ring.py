@@ -97,8 +97,14 @@ class RingStorage(RingFrames):
             set_cursor: False, TorchRL's sign of a write in place, is refused.
 
         Raises:
-            ValueError: slots out of order or in place, or a block of other shapes.
+            ValueError: slots out of order or in place, a block of other shapes, or there is a
+                budget: then the ring may turn early, and only `RingWriter` asks it where.
         """
+        if self.budget is not None:
+            raise ValueError(
+                f"{type(self).__name__} has a budget, under which it says itself where a "
+                "transition goes: use writer=RingWriter()"
+            )
         if not set_cursor:
             raise ValueError(
                 f"{type(self).__name__} is written behind its newest transition only: use extend"
@@ -106,13 +112,11 @@ class RingStorage(RingFrames):
         first = int(cursor) if isinstance(cursor, int) else int(cursor[0])
         following = int(self.arrays.head["cursor"]) % self.max_size
         if first != following:
-            # With a budget the ring may turn early, which TorchRL's writer would not know.
-            writers = "RingWriter" if self.budget is not None else "RoundRobinWriter or RingWriter"
             raise ValueError(
                 f"slot {first} was written, {following} comes next: {type(self).__name__} is "
-                f"written in order, use {writers}"
+                "written in order, use RoundRobinWriter or RingWriter"
             )
-        elif not isinstance(cursor, int) and self.budget is None:
+        if not isinstance(cursor, int):
             slots = np.asarray(cursor, np.int64)
             in_order = (first + np.arange(len(slots))) % self.max_size
             if not np.array_equal(slots, in_order):
