@@ -126,6 +126,10 @@ def train(overrides: Iterable[str] = (), *, run_dir: str | Path | None = None) -
             f"{where[0]}: only the command line takes this key; leave it out, and give the run's "
             "folder as run_dir='outputs/mine'"
         )
+    if search := [o for o in asked if o.lstrip("+~").startswith("hparams_search")]:
+        raise UserError(
+            f"{search[0]}: a search is a command, python train.py -m {search[0]}; leave it out here"
+        )
     given = [o for o in repeat_overrides(asked) if not o.startswith("hydra.")]
     cfg = compose("train", given)
     if cfg.resume not in (None, "auto"):  # it goes on in its own directory

@@ -7,14 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from rlmem.config import run_hydra
+from rlmem.config.quoting import override_of
 from rlmem.config.run_directory import no_run, override_key, saved_config, saved_overrides
 from rlmem.errors import UserError, file_error, printable
+from rlmem.terminal import outlive_the_reader
 from rlmem.units import several
 
 
 def _train(cfg: Any) -> Any:
     from rlmem.runs.train import train
 
+    outlive_the_reader()  # in the process of a launcher too
     return train(cfg)
 
 
@@ -62,7 +65,8 @@ def repeat_overrides(argv: list[str]) -> list[str]:
         if saved_config(Path(name)) is None:
             raise no_run(Path(name), f"resume={resume}")
         raise UserError(f"resume={resume}: its overrides.yaml is missing; put it back as it was")
-    return [f"hydra.run.dir={resume}", "hydra.output_subdir=null", *saved, *argv]
+    own = [override_of("hydra.run.dir", name), *saved]
+    return own + [override_of("resume", name) if override_key(a) == "resume" else a for a in argv]
 
 
 def study_main() -> None:
@@ -129,6 +133,7 @@ def _study(name: str, only: str, workers: int) -> int:
 def train_main() -> None:
     """`python train.py` and `rlmem-train`."""
     spin_briefly()
+    outlive_the_reader()
     try:
         argv = repeat_overrides(sys.argv[1:])
     except UserError as error:
@@ -140,4 +145,5 @@ def train_main() -> None:
 def evaluate_main() -> None:
     """`python evaluate.py` and `rlmem-evaluate`."""
     spin_briefly()
+    outlive_the_reader()
     sys.exit(run_hydra(_evaluate, "evaluate"))

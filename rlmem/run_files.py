@@ -26,7 +26,7 @@ MOST_LINKS = 100_000  # entries of a run directory that are looked at
 FOREIGN = frozenset({"wandb"})  # folders of a run in which a library keeps links of its own
 
 _FAST_YAML = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast
-_COLUMN = re.compile(r"[A-Za-z0-9_][\w ./()%:\[\]-]{0,199}")
+LONGEST_COLUMN = 200  # characters of a name
 
 
 # Reading.
@@ -147,8 +147,10 @@ def table_text(path: Path) -> str:
 
 
 def is_column(name: str) -> bool:
-    """Whether this can be a column's name; a spreadsheet computes what begins with = + - or @."""
-    return _COLUMN.fullmatch(name) is not None
+    """Whether this can be a column's name: printable, of at most LONGEST_COLUMN characters, with no
+    space around it; and a spreadsheet computes what begins with = + - or @."""
+    fits = 0 < len(name) <= LONGEST_COLUMN and name.isprintable() and name == name.strip()
+    return fits and name[0] not in "=+-@"
 
 
 def is_number(cell: str) -> bool:
@@ -163,6 +165,8 @@ def is_number(cell: str) -> bool:
 def check_links(run_dir: Path) -> None:
     """Refuse a run directory with a link that leads out of it: a run writes where it lies.
 
+    Below the folders of FOREIGN libraries such a link may be to a file, as W&B's own to its log.
+
     Raises:
         OSError: it has one, or more entries than any run.
     """
@@ -171,11 +175,18 @@ def check_links(run_dir: Path) -> None:
         for name in (*folders, *files):
             path = Path(folder, name)
             if path.is_symlink() and not path.resolve().is_relative_to(root):
+                if _is_of_a_library(path.relative_to(run_dir)) and not path.is_dir():
+                    continue
                 raise OSError(f"{path} is a link that leads out of the run directory; remove it")
-        folders[:] = [name for name in folders if name not in FOREIGN]
         seen += len(folders) + len(files)
         if seen > MOST_LINKS:
             raise OSError(f"{run_dir} has more than {MOST_LINKS:,} files, as no run has")
+
+
+def _is_of_a_library(path: Path) -> bool:
+    """Whether a path in a run directory is in a folder within a library's own: new files come
+    beside that one only."""
+    return path.parts[0] in FOREIGN and len(path.parts) > 2
 
 
 class Kind:

@@ -1,6 +1,7 @@
 """The entry points: exit codes, resuming by the directory alone, late imports."""
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -10,7 +11,9 @@ import pytest
 import yaml
 
 from rlmem.cli import repeat_overrides
+from rlmem.config import compose
 from rlmem.errors import UserError
+from rlmem.runs.resume import command_to_go_on
 
 ROOT = Path(__file__).parents[1]
 
@@ -28,7 +31,7 @@ def command(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[st
 
 def here(run_dir: Path) -> list[str]:
     """What keeps Hydra in the directory of a run that goes on."""
-    return [f"hydra.run.dir={run_dir}", "hydra.output_subdir=null"]
+    return [f"hydra.run.dir={run_dir}"]
 
 
 @pytest.fixture
@@ -49,6 +52,17 @@ def test_resuming_a_directory_repeats_its_overrides(run_dir: Path) -> None:
 def test_an_override_that_is_given_again_replaces_the_saved_one(run_dir: Path) -> None:
     given = [f"resume={run_dir}", "seed=9", "debug=false"]
     assert repeat_overrides(given) == [*here(run_dir), "memory=per", *given]
+
+
+@pytest.mark.parametrize("name", ["a,b", "x[1]", "a{b", "with space", "seed=1", "7"])
+def test_the_command_that_a_run_prints_goes_on_with_it(run_dir: Path, name: str) -> None:
+    folder = run_dir.rename(run_dir.with_name(name))
+    program, script, given = shlex.split(command_to_go_on(folder))
+    assert (program, script) == ("python", "train.py")
+    cfg = compose(
+        "train", [o for o in repeat_overrides([given]) if not o.startswith(("hydra.", "+debug"))]
+    )
+    assert (str(cfg.resume), cfg.seed) == (str(folder), 3)
 
 
 def test_a_saved_resume_is_not_repeated(run_dir: Path) -> None:

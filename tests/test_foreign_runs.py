@@ -6,6 +6,7 @@ import os
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 
@@ -14,6 +15,7 @@ from rlmem.analysis.read.runs import read_run
 from rlmem.analysis.show.report import _check_own
 from rlmem.analysis.show.status import read_status, render_status
 from rlmem.callbacks.csv_file import CsvFile
+from rlmem.collect.rollout import Video
 from rlmem.config.run_directory import check_taken, run_settings
 from rlmem.errors import UserError, one_line, printable
 from rlmem.run_files import (
@@ -28,7 +30,7 @@ from rlmem.run_files import (
     write_small,
 )
 from rlmem.runs.evaluate import say
-from rlmem.runs.resume import lock_run
+from rlmem.runs.resume import finished_summary, lock_run
 from tests.settings import settings
 
 # Where something is read or written without `run_files`, and why that is no run directory.
@@ -117,6 +119,13 @@ def test_a_module_that_a_run_directory_names_is_not_imported(
     assert not (evil / "canary").exists()
 
 
+@pytest.mark.parametrize("module", ["odd. name", "odd.\tname", " odd"])
+def test_nor_is_a_module_with_a_space_in_its_name(evil: Path, module: str) -> None:
+    for changes in ({"id": f"{module}:Mine-v0"}, {"kwargs": {"env_id": f"{module}:Mine-v0"}}):
+        with pytest.raises(UserError, match="which is code"):
+            run_settings(run_dir(evil / "run", **changes), "run=x")
+
+
 def test_a_resumed_run_is_looked_at_as_well(evil: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = settings("env=gym", "env.id=evil_env:Mine-v0")
     with pytest.raises(UserError, match="which is code"):
@@ -147,9 +156,32 @@ def test_a_link_out_of_a_run_is_refused(tmp_path: Path, name: str) -> None:
         run_settings(run, "run=x")
     (run / name).unlink()
     (run / name).symlink_to(run / "config.yaml")
-    (run / "wandb").mkdir()
-    (run / "wandb/debug.log").symlink_to("/var/log")  # W&B's own
+    logs = run / "wandb/offline-run-1/logs"
+    logs.mkdir(parents=True)
+    (logs / "debug-core.log").symlink_to("/etc/hostname")  # W&B's own
     check_links(run)
+
+
+@pytest.mark.parametrize("name", ["artifacts", "debug.log", "offline-run-1/files"])
+def test_a_link_that_wandb_would_write_through_is_refused(tmp_path: Path, name: str) -> None:
+    run = run_dir(tmp_path / "run")
+    (run / "wandb" / name).parent.mkdir(parents=True)
+    (run / "wandb" / name).symlink_to(tmp_path)
+    with pytest.raises(OSError, match="is a link that leads out of the run directory; remove it"):
+        check_links(run)
+
+
+def test_pictures_and_videos_are_files_of_their_own(tmp_path: Path) -> None:
+    """What a run would write may be a link to another file, which stays as it is."""
+    pytest.importorskip("imageio")
+    precious = tmp_path / "precious"
+    precious.write_text("mine")
+    (tmp_path / "last.mp4").hardlink_to(precious)
+    video = Video(tmp_path / "last.mp4", 30)
+    video.append(np.zeros((32, 32, 3), np.uint8), np.zeros(1))
+    video.close()
+    assert precious.read_text() == "mine"
+    assert (tmp_path / "last.mp4").stat().st_size > 4
 
 
 def test_what_is_written_goes_through_no_link(tmp_path: Path) -> None:
@@ -258,3 +290,9 @@ def test_reading_is_bounded_by_what_is_there(tmp_path: Path) -> None:
     assert len(read_small(tmp_path / "a", 2**62)) == 100
     with pytest.raises(ValueError, match="larger than 99 bytes"):
         read_small(tmp_path / "a", 99)
+
+
+def test_a_summary_that_says_finished_and_no_more_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "summary.json").write_text('{"status": "finished"}')
+    with pytest.raises(UserError, match=r"summary\.json: is damaged"):
+        finished_summary(tmp_path)

@@ -74,6 +74,11 @@ def start_run_id(run_dir: Path, **about: str) -> None:
     write_small(run_dir / RUN_FILE, json.dumps({"id": uuid.uuid4().hex, **about}) + "\n")
 
 
+def remove_best(run_dir: Path) -> None:
+    """Remove the best model of a run that began here before and came to no checkpoint."""
+    (run_dir / "checkpoints" / BEST).unlink(missing_ok=True)
+
+
 def run_id(run_dir: Path) -> str | None:
     """The id of a run; None of one that earlier versions made, or that lost it."""
     found = (read_json(run_dir / RUN_FILE, 1000) or {}).get("id")

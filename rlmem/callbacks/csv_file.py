@@ -9,7 +9,14 @@ from typing import IO, Any
 
 from rlmem import distributed
 from rlmem.errors import UserError, one_line
-from rlmem.run_files import append_text, is_column, is_number, new_text, table_text
+from rlmem.run_files import (
+    LONGEST_COLUMN,
+    append_text,
+    is_column,
+    is_number,
+    new_text,
+    table_text,
+)
 
 
 class CsvFile:
@@ -98,12 +105,22 @@ class CsvFile:
 
     def write(self, rows: list[dict[str, Any]]) -> None:
         """Append rows; the first row ever names the columns if none were given, and a column that
-        comes later is then added to all rows."""
+        comes later is then added to all rows.
+
+        Raises:
+            UserError: a new name is one that no run could be resumed with.
+        """
         if not rows or self._file is None:
             return
         first = not self.columns
+        new = [] if self.fixed else [name for name in rows[0] if name not in (self.columns or ())]
+        if odd := [name for name in new if not is_column(name)]:
+            raise UserError(
+                f"{odd[0]!r}: cannot be the name of a metric; use printable characters, "
+                f"{LONGEST_COLUMN} at most, and none of = + - @ in front"
+            )
         self.columns = self.columns or list(rows[0])
-        if not self.fixed and (more := [name for name in rows[0] if name not in self.columns]):
+        if not self.fixed and (more := [name for name in new if name not in self.columns]):
             self._file.close()
             self._make_anew(more=more)
         writer = csv.DictWriter(self._file, self.columns, extrasaction="ignore")

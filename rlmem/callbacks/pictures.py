@@ -59,6 +59,7 @@ class MemoryPictures(lightning.Callback):
         for number, picture in enumerate(pictures):
             self.folder.mkdir(parents=True, exist_ok=True)
             path = self.folder / f"{picture.name}_{stream.env_steps:09d}.png"
+            path.unlink(missing_ok=True)  # it may be a link to a file elsewhere
             picture.figure.savefig(path, dpi=DPI)
             for logger in self.loggers:
                 logger.image(stream.env_steps, f"{MAP}/{picture.name}" if number else MAP, path)

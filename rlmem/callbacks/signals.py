@@ -1,7 +1,8 @@
 """Stopping in good order: a first signal ends the run at the next step, saved.
 
-SIGINT and SIGTERM do; and SIGUSR2 where somebody waits for it, as submitit does: Slurm sends it
-shortly before a job's time is over, and submitit then puts the job into the queue again.
+SIGINT and SIGTERM do; SIGHUP, of a terminal that goes away, unless it is ignored, as by nohup; and
+SIGUSR2 where somebody waits for it, as submitit does: Slurm sends it shortly before a job's time is
+over, and submitit then puts the job into the queue again.
 """
 
 import contextlib
@@ -28,6 +29,8 @@ class StopOnSignal(lightning.Callback):
         self._training = True
         # Taken here: at the start of training they are Lightning's, of which it leaves nothing.
         self._before: dict[signal.Signals, Any] = {s: signal.getsignal(s) for s in WATCHED}
+        if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+            self._before[signal.SIGHUP] = signal.getsignal(signal.SIGHUP)
         if callable(waiting := signal.getsignal(signal.SIGUSR2)):
             self._before[signal.SIGUSR2] = waiting
 
@@ -38,7 +41,8 @@ class StopOnSignal(lightning.Callback):
         does = (
             "saving, then stopping" if ends else "stopping at once; what was saved before is kept"
         )
-        print(f"\n{self.received.name}: {does}", flush=True)
+        with contextlib.suppress(OSError):  # the terminal may be what is gone
+            print(f"\n{self.received.name}: {does}", flush=True)
         if not ends:
             raise KeyboardInterrupt
 

@@ -157,6 +157,7 @@ class Video:
         imageio = need("imageio", "video=true", "video")
         self.path, self.beside = path, beside
         path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)  # it may be a link to a file elsewhere
         self._writer = imageio.get_writer(path, fps=fps, macro_block_size=2)
 
     def append(self, frame: np.ndarray, observation: np.ndarray) -> None:

@@ -203,7 +203,7 @@ def _check_folder_of_jobs(overrides: Sequence[str]) -> None:
     """Refuse one folder for all jobs of a sweep, which each have one below the sweep's."""
     for override in overrides:
         key, _, value = override.lstrip("+").partition("=")
-        if key == "paths.output_dir":
+        if key in ("paths.output_dir", "hydra.run.dir"):
             raise UserError(f"{override}: is of one run; a sweep takes hydra.sweep.dir={value}")
 
 
@@ -212,6 +212,10 @@ def _end_of_sweep(code: int) -> int:
     first that failed where there is none."""
     current = sweep.SweepRecord.current
     failed = current.failed() if current else []
+    if current and not (current.jobs or current.search):
+        current.forget()
+        _say("the sweep has no jobs: a glob(...) found no option, or a list is empty")
+        return _USER_MISTAKE
     if current and failed:
         listed = printable(sweep.failure_list(failed, current.folder))
         print(f"rlmem: {listed}", file=sys.stderr, flush=True)

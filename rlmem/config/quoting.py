@@ -1,6 +1,7 @@
 """Overrides as Hydra's grammar takes them: quotes around what it would not read, such as paths."""
 
 import re
+from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
@@ -29,6 +30,23 @@ def quote_paths(override: str) -> str:
         return override
     quoted = f"{key}={head}" + re.sub(r"[^,\[\]]+", lambda part: _quoted(part[0]), inner) + end
     return quoted if _is_read(quoted) else override
+
+
+def override_of(key: str, text: str) -> str:
+    """An override that Hydra reads as this very text, such as a folder's name with a comma."""
+    plain = f"{key}={text}"
+    if _value_of(quote_paths(plain)) == text:
+        return plain
+    escaped = re.sub(r'(\\*)("|$)', lambda m: m[1] * 2 + ('\\"' if m[2] else ""), text)
+    return f'{key}="{escaped}"'
+
+
+def _value_of(override: str) -> Any:
+    """What Hydra reads; None where it does not."""
+    try:
+        return OverridesParser.create().parse_override(override).value()
+    except (HydraException, ValueError, RecursionError):
+        return None
 
 
 def _quoted(part: str) -> str:

@@ -40,7 +40,8 @@ NAMED_BY = ("name", "kind", "suite")  # keys of a part that may be its option's 
 MOST_OVERRIDES, MOST_CONFIG = 2**14, 2**18  # bytes; Hydra's parser is slow on long lines
 
 _NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)*")  # of a group's option: no way out of its folder
-_MODULE = re.compile(r"([^:/\\\s]+):")  # of an environment's id
+# Of an environment's id. Python imports a file of any name, such as one with a space in it.
+_MODULE = re.compile(r"([^:/\\]+):")
 _PARSER = OverridesParser.create()
 
 

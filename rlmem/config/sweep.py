@@ -42,6 +42,7 @@ class Sweep:
     folder: Path
     jobs: dict[str, list[str]]
     before: list[dict[str, Any]]
+    search: bool = False
 
     def forget(self) -> None:
         """Take the command back: it was wrong, nothing of it has started."""
@@ -49,9 +50,11 @@ class Sweep:
             _write(self.folder / SWEEP_FILE, {"commands": self.before})
 
     def failed(self) -> list[tuple[str, str, int]]:
-        """Jobs that failed: folder, error, exit code."""
+        """Jobs that failed: folder, error, exit code. One that has finished did not, though the
+        same command, given a second time meanwhile, may have failed to start it."""
         names = self.jobs or sorted(file.parent.name for file in self.folder.glob("*/error.json"))
-        errors = [(name, read_json(self.folder / name / ERROR_FILE)) for name in names]
+        folders = [self.folder / name for name in names]
+        errors = [(f.name, read_json(f / ERROR_FILE)) for f in folders if not _is_finished(f)]
         return [(name, str(e["error"]), int(e["exit_code"])) for name, e in errors if e]
 
 
@@ -110,7 +113,7 @@ class SweepRecord(Callback):
                 )
                 others = [c for c in before if c.get("overrides") != command["overrides"]]
                 _write(folder / SWEEP_FILE, {"commands": [*others, command]})
-            SweepRecord.current = Sweep(folder, jobs, before)
+            SweepRecord.current = Sweep(folder, jobs, before, search="n_trials" in hydra.sweeper)
 
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
         """Remove Hydra's file of a command that is no sweep's."""
@@ -180,10 +183,14 @@ def on_this_machine(hydra: DictConfig, jobs: int) -> int:
 
 def write_error(folder: Path, error: str, exit_code: int) -> None:
     """Leave in a job's folder why it failed."""
-    if (read_json(folder / "summary.json", 2**24) or {}).get("status") == "finished":
+    if _is_finished(folder):
         return  # a run lies there that did not fail
     with contextlib.suppress(OSError):  # the folder may be what is wrong
         _write(folder / ERROR_FILE, {"error": error, "exit_code": exit_code})
+
+
+def _is_finished(folder: Path) -> bool:
+    return (read_json(folder / "summary.json", 2**24) or {}).get("status") == "finished"
 
 
 def clear_error(folder: Path) -> None:

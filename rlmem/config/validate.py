@@ -25,7 +25,7 @@ def check(cfg: DictConfig) -> TrainSettings:
         UserError: the first key whose value cannot work, and what would.
     """
     values = _resolve(cfg)
-    if values["paths"]["output_dir"] is None:
+    if (values.get("paths") or {}).get("output_dir") is None:
         raise UserError("paths.output_dir=null: a run needs a folder; leave the key out")
     registry.load_plugins(values.get("plugins"))
     return read_settings(values)
@@ -76,6 +76,10 @@ def check_evaluate(cfg: DictConfig) -> EvaluateSettings:
     settings = fill(EvaluateSettings, {**values, "run": run})
     if settings.mode in ("score", "map") and not settings.run:
         raise UserError("run is not set; give the run directory, such as run=outputs/...")
+    if settings.mode == "score" and settings.out is not None:
+        raise UserError(
+            f"out={settings.out}: scores go into the run's own evaluation/; leave the key out"
+        )
     if settings.mode == "plot":
         settings.runs = settings.runs or [settings.run] * bool(settings.run)
         if not settings.runs:

@@ -15,13 +15,16 @@ from rlmem.analysis.read.runs import ENV_ARGUMENTS, flatten
 from rlmem.callbacks.checkpoint import read_manifest
 from rlmem.callbacks.checkpoint_files import find_checkpoint, no_checkpoint, remove_leftovers
 from rlmem.callbacks.records import cut_files
+from rlmem.config.quoting import override_of
 from rlmem.config.run_directory import check_folder, check_taken, no_run, saved_config
 from rlmem.config.schema import TrainSettings
 from rlmem.config.shares import processes_of
 from rlmem.errors import UserError
-from rlmem.run_files import lock_file, why_not, write_small
+from rlmem.run_files import Kind, lock_file, why_not, write_small
 from rlmem.runs.summary import read_summary, why_no_checkpoint, write_summary
 from rlmem.settings import free_keys
+
+COUNT = Kind(int, low=0)  # what a summary tells of a run's length
 
 
 def differences(saved: dict[str, Any], asked: TrainSettings) -> list[str]:
@@ -51,7 +54,7 @@ def write_config(cfg: TrainSettings, run_dir: Path) -> None:
 
 def command_to_go_on(run_dir: Path) -> str:
     """What goes on with a run, as a shell takes it."""
-    return f"python train.py {shlex.quote(f'resume={run_dir}')}"
+    return f"python train.py {shlex.quote(override_of('resume', str(run_dir)))}"
 
 
 def lock_run(run_dir: Path) -> IO[str]:
@@ -85,10 +88,15 @@ def finished_summary(run_dir: Path) -> dict[str, Any] | None:
     its summary.json, or when it was to go on for longer, is left here as it had finished.
 
     Raises:
-        UserError: another process is training there, or the checkpoint cannot be read.
+        UserError: another process is training there, or the summary or the checkpoint is damaged.
     """
     summary = read_summary(run_dir)
     if summary and summary.get("status") == "finished":
+        if not all(summary.get(name) in COUNT for name in ("env_steps", "episodes")):
+            raise UserError(
+                f"{run_dir}/summary.json: is damaged, as it does not say how far the run came; "
+                "remove it, and its last checkpoint says so"
+            )
         return summary
     folder = find_checkpoint(run_dir)
     manifest = read_manifest(folder) if folder else {}

@@ -9,7 +9,7 @@ import lightning
 from rlmem import distributed
 from rlmem.agents.compiled import compile_update
 from rlmem.callbacks.checkpoint import Checkpointing, load_checkpoint
-from rlmem.callbacks.checkpoint_files import find_checkpoint, start_run_id
+from rlmem.callbacks.checkpoint_files import find_checkpoint, remove_best, start_run_id
 from rlmem.callbacks.diagnostics import ReplayDiagnostics
 from rlmem.callbacks.evaluation import Evaluation
 from rlmem.callbacks.pictures import memory_pictures
@@ -109,6 +109,7 @@ class Run:
         folder = find_checkpoint(self.run_dir)
         if folder is None:
             if distributed.rank == 0:
+                remove_best(self.run_dir)  # of a run that came to no checkpoint
                 start_run_id(self.run_dir, env_id=self.stream.env.spec.env_id)
             self.recorder.open()
             return
@@ -118,16 +119,18 @@ class Run:
     def fit(self) -> dict[str, Any]:
         """Train to the end or to a signal; the summary."""
         trainer, agent = self.cfg.trainer, self.cfg.agent
-        grad_steps = (trainer.max_env_steps - self.stream.env_steps) // agent.train_every
+        # Of the whole run: one that goes on is compiled where the uninterrupted one is.
+        grad_steps = trainer.max_env_steps // agent.train_every
         self.agent.to(self.trainer.strategy.root_device)  # a compiled update keeps its tensors
         compile_update(self.agent, trainer.compile, grad_steps)
         with watched(self.progress.compiling):
             self.trainer.fit(self.agent, datamodule=self.data)
         self.progress.close()
         self.agent.to(self.trainer.strategy.root_device)
+        self.signals.arm(training=True)  # Lightning has put back those of before
+        self.checkpointing.save(self.agent)
         self.signals.arm(training=False)
         (self.stopped,) = distributed.largest([self.signals.received or 0])
-        self.checkpointing.save(self.agent)
         if self.stream.failure:
             again = command_to_go_on(self.run_dir)
             raise UserError(f"{self.stream.failure}; the run is saved, go on with: {again}")

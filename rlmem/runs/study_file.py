@@ -13,7 +13,7 @@ import yaml
 
 from rlmem.analysis.read.record import read_record
 from rlmem.analysis.read.runs import Run
-from rlmem.errors import UserError
+from rlmem.errors import UserError, one_line
 from rlmem.run_files import UNREADABLE, parse_yaml, read_small
 from rlmem.runs.summary import read_summary
 
@@ -101,7 +101,7 @@ def read_definition(folder: Path) -> dict[str, Any]:
             f"{folder}: no such study; in {folder.parent} there are {', '.join(found) or 'none'}"
         ) from None
     except (OSError, ValueError, yaml.YAMLError) as error:
-        raise UserError(f"{path} cannot be read ({error})") from None
+        raise UserError(f"{path} cannot be read ({one_line(error)})") from None
     if not isinstance(content, dict):
         raise UserError(f"{path}: needs rows and columns")
     return content
@@ -317,4 +317,4 @@ def fifo_of(row: str, kind: str) -> str:
 
 def slug(name: str) -> str:
     """A folder's name."""
-    return re.sub(r"[^\w.=-]+", "-", name).strip("-").lower()
+    return re.sub(r"[^\w.=-]+", "-", name).strip("-.").lower()

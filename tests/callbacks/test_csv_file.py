@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from rlmem.callbacks.csv_file import CsvFile
+from rlmem.errors import UserError
 from tests.runs.helpers import rows_of
 
 
@@ -89,3 +90,18 @@ def test_a_column_that_comes_later_is_added_unless_the_columns_were_given(tmp_pa
             {"env_steps": "2", "loss": "0.5"} | extra[1],
             {"env_steps": "3", "loss": "0.25"} | extra[2],
         ]
+
+
+def test_a_metric_may_have_any_name_that_a_resumed_run_takes(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.csv"
+    row = {"env_steps": 100, "KL(p||q)": 0.5, "|grad|": 1.0, "q,max": 2.0, "β": 3.0, 'a"b': 4.0}
+    file = CsvFile(path, None, 0)
+    file.write([row])
+    file.close()
+    again = CsvFile(path, None, 100, 1)
+    assert (again.columns, again.rows) == ([*row], 1)
+    for name in ("=1+1", "-loss", "a\nb", "x" * 201, ""):
+        with pytest.raises(UserError, match="cannot be the name of a metric"):
+            again.write([{"env_steps": 200, name: 1.0}])
+    again.close()
+    assert len(path.read_text().splitlines()) == 2

@@ -1,7 +1,13 @@
-"""Signals where none can be watched."""
+"""Which signals end a run, and what they leave."""
 
+import os
+import signal
 import threading
+from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from rlmem.callbacks.signals import StopOnSignal
 
@@ -20,3 +26,34 @@ def test_nothing_is_put_back_in_a_thread_where_nothing_was_set() -> None:
     thread.start()
     thread.join()
     assert failed == []
+
+
+@pytest.fixture
+def handlers() -> Iterator[None]:
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_first_signal_asks_for_the_end_and_a_second_one_interrupts(
+    handlers: None, number: signal.Signals
+) -> None:
+    stream: Any = SimpleNamespace(stop_requested=False)
+    watched = StopOnSignal(stream)
+    watched.arm(training=True)
+    os.kill(os.getpid(), number)
+    assert (stream.stop_requested, watched.received) == (True, number)
+    with pytest.raises(KeyboardInterrupt):
+        os.kill(os.getpid(), number)
+    watched.restore()
+
+
+def test_a_hangup_that_is_ignored_stays_so(handlers: None) -> None:
+    """As nohup has it."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    watched = StopOnSignal(Any)  # pyright: ignore[reportArgumentType]
+    watched.arm(training=True)
+    assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    watched.restore()

@@ -229,6 +229,7 @@ def test_what_works_passes(given: str) -> None:
             "plot, report, score, status",
         ),
         ("run=x episodes=0", "episodes=0: must be at least 1"),
+        ("run=x out=y", "out=y: scores go into the run's own evaluation/; leave the key out"),
         ("run=x checkpoint=lst", "checkpoint=lst: no such checkpoint; did you mean last?"),
         ("rn=x", "rn=x: no such key; did you mean run?"),
     ],

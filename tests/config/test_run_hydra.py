@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import hydra
 import pytest
 import yaml
 from hydra.core.config_store import ConfigStore
@@ -49,7 +48,7 @@ def test_a_run_goes_to_outputs_env_memory_and_leaves_no_log_file() -> None:
     assert run_hydra(task, "train", ["memory=gwr", "env=pong", "seed=3"]) == 0
     (folder,) = folders()
     assert re.fullmatch(r"outputs/pong/gwr/[\d_-]+-seed3", folder)
-    assert {file.name for file in Path(folder).iterdir()} == {"ran", ".hydra"}
+    assert {file.name for file in Path(folder).iterdir()} == {"ran"}
 
 
 @pytest.mark.parametrize(
@@ -87,6 +86,15 @@ def test_debug_or_the_variable_shows_the_traceback(
     assert "Traceback" in capfd.readouterr().err
 
 
+def test_a_command_that_is_refused_changes_nothing_in_a_runs_folder(tmp_path: Path) -> None:
+    given = ["env=cartpole", "hydra.run.dir=mine"]
+    assert run_hydra(task, "train", [*given, "seed=3"]) == 0
+    before = {path: path.read_bytes() for path in Path("mine").rglob("*") if path.is_file()}
+    assert run_hydra(task, "train", [*given, "seed=5", "trainer.max_env_steps=0"]) == 2
+    after = {path: path.read_bytes() for path in Path("mine").rglob("*") if path.is_file()}
+    assert before == after
+
+
 def test_a_bug_comes_through_and_leaves_the_environment_as_it_was() -> None:
     with pytest.raises(RuntimeError, match="a bug"):
         run_hydra(task, "train", ["seed=8"])
@@ -109,14 +117,14 @@ def test_a_failing_job_is_named_and_the_sweep_goes_on(capfd: pytest.CaptureFixtu
 def test_a_disk_that_fills_up_between_two_jobs_leaves_the_sweep_to_go_on(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    save = hydra.core.utils._save_config
+    make = Path.mkdir
 
-    def full(cfg: Any, name: str, folder: Path) -> None:
-        if "seed=2" in str(folder):
+    def full(folder: Path, *args: Any, **options: Any) -> None:
+        if folder.name == "seed=2":
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        save(cfg, name, folder)
+        make(folder, *args, **options)
 
-    monkeypatch.setattr(hydra.core.utils, "_save_config", full)
+    monkeypatch.setattr(Path, "mkdir", full)
     assert run_hydra(task, "train", ["-m", "seed=1,2,3", "hydra.sweep.dir=sweep"]) == 2
     assert "rlmem: the disk is full; with more room the same command" in capfd.readouterr().err
     (command,) = json.loads(Path("sweep/sweep.json").read_text())["commands"]

@@ -13,7 +13,7 @@ from hydra import initialize_config_dir
 from rlmem.analysis.show.status import read_status
 from rlmem.config import CONF_DIR, run_hydra
 from rlmem.config.schema import TrainSettings
-from rlmem.config.sweep import at_once, write_error
+from rlmem.config.sweep import SweepRecord, at_once, write_error
 from rlmem.errors import UserError
 from tests.settings import settings
 
@@ -51,6 +51,32 @@ def test_one_folder_for_all_jobs_is_refused(capfd: pytest.CaptureFixture[str]) -
     line = "rlmem: paths.output_dir=mine: is of one run; a sweep takes hydra.sweep.dir=mine\n"
     assert capfd.readouterr().err == line
     assert not Path("sweep").exists()
+
+
+def test_a_runs_folder_is_no_place_for_a_sweep(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run_hydra(task, "train", ["-m", "seed=1,2", "hydra.run.dir=mine"]) == 2
+    line = "rlmem: hydra.run.dir=mine: is of one run; a sweep takes hydra.sweep.dir=mine\n"
+    assert capfd.readouterr().err == line
+
+
+def test_a_sweep_without_a_job_is_a_mistake(capfd: pytest.CaptureFixture[str]) -> None:
+    assert sweep("env=glob(none_such*)") == 2
+    out, err = capfd.readouterr()
+    assert err.startswith("rlmem: the sweep has no jobs")
+    assert "compare them" not in out
+    assert commands() == []
+
+
+def test_a_job_that_another_command_could_not_start_has_not_failed() -> None:
+    """The same command was given twice; the job that runs has ended well since."""
+    assert sweep("seed=1") == 0
+    folder = Path("sweep/seed=1")
+    write_error(folder, "another process is training there", 2)
+    (folder / "summary.json").write_text('{"status": "finished"}')
+    assert SweepRecord.current is not None
+    assert SweepRecord.current.failed() == []
+    (folder / "summary.json").unlink()
+    assert len(SweepRecord.current.failed()) == 1
 
 
 def test_the_jobs_that_never_start_are_known() -> None:
