@@ -17,7 +17,8 @@ WATCHED = (signal.SIGINT, signal.SIGTERM)
 
 
 class StopOnSignal(lightning.Callback):
-    """Ends the stream at the first signal; a second one interrupts at once.
+    """Ends the stream at the first signal; the same one again interrupts at once. Another one may
+    be of the same end: a scheduler's notice and its SIGTERM, a terminal's SIGHUP and the shell's.
 
     The handlers are set when training starts, after Lightning has set its own (which would leave
     the process with exit code 0 in the middle of a run), and taken back when it ends.
@@ -27,6 +28,7 @@ class StopOnSignal(lightning.Callback):
         self.stream = stream
         self.received: signal.Signals | None = None
         self._training = True
+        self._seen: set[signal.Signals] = set()
         # Taken here: at the start of training they are Lightning's, of which it leaves nothing.
         self._before: dict[signal.Signals, Any] = {s: signal.getsignal(s) for s in WATCHED}
         if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
@@ -35,14 +37,17 @@ class StopOnSignal(lightning.Callback):
             self._before[signal.SIGUSR2] = waiting
 
     def _on_signal(self, number: int, frame: Any) -> None:
-        first, self.received = self.received is None, signal.Signals(number)
+        new = signal.Signals(number)
+        ends = self._training and new not in self._seen
+        self._seen.add(new)
+        # Whoever waits for SIGUSR2 is told of it, whatever else came.
+        self.received = signal.SIGUSR2 if signal.SIGUSR2 in self._seen else new
         self.stream.stop_requested = True
-        ends = first and self._training
         does = (
             "saving, then stopping" if ends else "stopping at once; what was saved before is kept"
         )
         with contextlib.suppress(OSError):  # the terminal may be what is gone
-            print(f"\n{self.received.name}: {does}", flush=True)
+            print(f"\n{new.name}: {does}", flush=True)
         if not ends:
             raise KeyboardInterrupt
 

@@ -50,10 +50,27 @@ def test_a_first_signal_asks_for_the_end_and_a_second_one_interrupts(
     watched.restore()
 
 
+def test_another_signal_does_not_cut_off_what_the_first_one_saves(handlers: None) -> None:
+    """Slurm's SIGTERM after its notice, or the other way round; the notice is what is passed on."""
+    stream: Any = SimpleNamespace(stop_requested=False)
+    heard: list[int] = []
+    before = signal.signal(signal.SIGUSR2, lambda number, frame: heard.append(number))
+    watched = StopOnSignal(stream)
+    watched.arm(training=True)
+    for number in (signal.SIGUSR2, signal.SIGTERM, signal.SIGHUP):
+        os.kill(os.getpid(), number)
+    assert watched.received == signal.SIGUSR2
+    watched.restore()
+    watched.pass_on()
+    assert heard == [signal.SIGUSR2]
+    signal.signal(signal.SIGUSR2, before)
+
+
 def test_a_hangup_that_is_ignored_stays_so(handlers: None) -> None:
     """As nohup has it."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    watched = StopOnSignal(Any)  # pyright: ignore[reportArgumentType]
+    stream: Any = None
+    watched = StopOnSignal(stream)
     watched.arm(training=True)
     assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
     watched.restore()
