@@ -30,7 +30,9 @@ def test_nothing_is_put_back_in_a_thread_where_nothing_was_set() -> None:
 
 @pytest.fixture
 def handlers() -> Iterator[None]:
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    """Each signal as a shell leaves it (nohup ignores SIGHUP), and what was before put back."""
+    watched = signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in watched}
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
@@ -54,7 +56,7 @@ def test_another_signal_does_not_cut_off_what_the_first_one_saves(handlers: None
     """Slurm's SIGTERM after its notice, or the other way round; the notice is what is passed on."""
     stream: Any = SimpleNamespace(stop_requested=False)
     heard: list[int] = []
-    before = signal.signal(signal.SIGUSR2, lambda number, frame: heard.append(number))
+    signal.signal(signal.SIGUSR2, lambda number, frame: heard.append(number))
     watched = StopOnSignal(stream)
     watched.arm(training=True)
     for number in (signal.SIGUSR2, signal.SIGTERM, signal.SIGHUP):
@@ -63,7 +65,6 @@ def test_another_signal_does_not_cut_off_what_the_first_one_saves(handlers: None
     watched.restore()
     watched.pass_on()
     assert heard == [signal.SIGUSR2]
-    signal.signal(signal.SIGUSR2, before)
 
 
 def test_a_hangup_that_is_ignored_stays_so(handlers: None) -> None:
