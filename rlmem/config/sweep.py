@@ -53,8 +53,8 @@ class Sweep:
         """Jobs that failed: folder, error, exit code. One that has finished did not, though the
         same command, given a second time meanwhile, may have failed to start it."""
         names = self.jobs or sorted(file.parent.name for file in self.folder.glob("*/error.json"))
-        folders = [self.folder / name for name in names]
-        errors = [(f.name, read_json(f / ERROR_FILE)) for f in folders if not _is_finished(f)]
+        ended = (name for name in names if not _is_finished(self.folder / name))
+        errors = [(name, read_json(self.folder / name / ERROR_FILE)) for name in ended]
         return [(name, str(e["error"]), int(e["exit_code"])) for name, e in errors if e]
 
 

@@ -24,7 +24,7 @@ from rlmem.run_files import Kind, lock_file, why_not, write_small
 from rlmem.runs.summary import read_summary, why_no_checkpoint, write_summary
 from rlmem.settings import free_keys
 
-COUNT = Kind(int, low=0)  # what a summary tells of a run's length
+COUNT = Kind(int, low=0)  # of env steps
 
 
 def differences(saved: dict[str, Any], asked: TrainSettings) -> list[str]:
@@ -92,7 +92,7 @@ def finished_summary(run_dir: Path) -> dict[str, Any] | None:
     """
     summary = read_summary(run_dir)
     if summary and summary.get("status") == "finished":
-        if not all(summary.get(name) in COUNT for name in ("env_steps", "episodes")):
+        if summary.get("env_steps") not in COUNT:
             raise UserError(
                 f"{run_dir}/summary.json: is damaged, as it does not say how far the run came; "
                 "remove it, and its last checkpoint says so"

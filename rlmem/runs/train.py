@@ -49,7 +49,7 @@ def _quiet() -> None:
 def _long_enough(cfg: TrainSettings, done: dict[str, Any]) -> bool:
     """Whether a finished run has come to the length that is asked for."""
     episodes = cfg.trainer.max_episodes
-    enough = episodes is not None and done["episodes"] >= episodes
+    enough = episodes is not None and (done.get("episodes") or 0) >= episodes
     return enough or done["env_steps"] >= cfg.trainer.max_env_steps
 
 
