@@ -56,6 +56,8 @@ def test_a_run_goes_on_in_its_own_directory_and_leaves_no_other(tmp_path, monkey
 def test_keys_of_the_command_line_are_refused():
     with pytest.raises(ValueError, match="only the command line takes this key"):
         rlmem.train(["env=cartpole", "hydra.run.dir=x"])
+    with pytest.raises(ValueError, match="hparams_search=dqn_small: a search is a command"):
+        rlmem.train(["env=cartpole", "hparams_search=dqn_small"])
 
 
 def test_overrides_are_read_once(tmp_path):

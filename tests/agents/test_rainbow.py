@@ -131,6 +131,14 @@ class Storage:
         self.told.append((n_step, gamma))
 
 
+def test_a_head_that_is_drawn_anew_explores_at_once() -> None:
+    agent = make_agent("agent.noisy=true", "agent.reset_every=10", updates=35, plain=False)
+    agent.reset_head()
+    layers = noisy_layers(agent.online)
+    assert layers
+    assert all(layer.noise_in.any() and layer.noise_out.any() for layer in layers)
+
+
 def test_returns_shorten_and_see_farther_from_each_reset_on() -> None:
     agent = make_agent(
         "agent.n_step=10", "agent.gamma=0.97", "agent.anneal.n_step=3", "agent.anneal.gamma=0.997",

@@ -9,6 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tensordict import TensorDict, assert_close
 
+from rlmem.agents.dqn import DQN
+from rlmem.config import check, compose
+from rlmem.errors import UserError
 from rlmem.memories import FrameStorage, HindsightTransform, MapStorage
 from rlmem.memories.samplers.sequence import SequenceSampler
 from tests.memories.transforms.goals import (
@@ -216,3 +219,7 @@ def test_runs_of_transitions_are_refused(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(memory, "sampler", SequenceSampler(5))
     with pytest.raises(ValueError, match="draw no sequences"):
         memory.draw(8, 1)
+    monkeypatch.setattr(DQN, "takes_sequences", True)
+    given = ["memory=her", "env=bit_flip", "memory/sampler=sequence"]
+    with pytest.raises(UserError, match=r"^memory/sampler=sequence: memory=her gives each"):
+        check(compose("train", given))

@@ -1,0 +1,59 @@
+"""How a run begins and ends in its folder: the last save, what is left there, what is compiled."""
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rlmem.runs.run
+from rlmem.callbacks.checkpoint import Checkpointing, find_checkpoint
+from tests.runs.helpers import run, stopped, summary_of
+
+
+@pytest.mark.slow
+def test_a_first_signal_during_the_last_save_does_not_cut_it_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save, saved = Checkpointing.save, []
+
+    def signalled(self: Checkpointing, agent: Any, **options: Any) -> None:
+        if not saved and self.stream.env_steps >= 300:  # the run is over
+            os.kill(os.getpid(), signal.SIGTERM)
+        saved.append(self.stream.env_steps)
+        save(self, agent, **options)
+
+    monkeypatch.setattr(Checkpointing, "save", signalled)
+    with pytest.raises(SystemExit) as end:
+        run(tmp_path, "checkpoint.every=100000")
+    assert end.value.code == 128 + signal.SIGTERM
+    assert summary_of(tmp_path)["status"] == "interrupted"
+    assert find_checkpoint(tmp_path) is not None
+    monkeypatch.undo()
+    assert run(tmp_path, f"resume={tmp_path}")["status"] == "finished"
+
+
+@pytest.mark.slow
+def test_the_best_model_of_a_run_without_a_checkpoint_goes_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    best = tmp_path / "checkpoints/best.ckpt"
+    best.parent.mkdir()
+    best.write_bytes(b"of another run")
+    stopped(monkeypatch, 120, tmp_path)
+    assert not best.exists()
+
+
+@pytest.mark.slow
+def test_a_run_that_goes_on_is_compiled_where_the_whole_one_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(
+        rlmem.runs.run, "compile_update", lambda agent, how, grad_steps: asked.append(grad_steps)
+    )
+    stopped(monkeypatch, 200, tmp_path)
+    run(tmp_path, f"resume={tmp_path}")
+    assert len(asked) == 2
+    assert asked[0] == asked[1]
