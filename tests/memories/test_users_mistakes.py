@@ -122,13 +122,12 @@ frame = (1, 84, 84)
 storage = Storage(4000, frame, stack=1, num_envs=2)
 envs = RandomEnvs(np.random.default_rng(0), frame, np.uint8, 2)
 block = envs.block(64)
-storage.append(block)
-storage.clear()
-before = resident()
-for _ in range(40):
-    storage.append(block)
-grown, counted = resident() - before, sum(storage.footprint().values())
-storage.clear()
+for _ in range(2):  # what libraries take at their first use and keep (1.3 MB) is not the storage's
+    before = resident()
+    for _ in range(40):
+        storage.append(block)
+    grown, counted = resident() - before, sum(storage.footprint().values())
+    storage.clear()
 print(counted, grown, resident() - before, sum(storage.footprint().values()))
 """
 
@@ -137,6 +136,6 @@ print(counted, grown, resident() - before, sum(storage.footprint().values()))
 def test_what_is_cleared_goes_back_to_the_system(kind: str) -> None:
     counted, grown, left, after = map(int, run_measured(CLEARED.format(kind=kind)).split())
     assert counted > 5_000_000
-    assert grown > 0.8 * counted
-    assert left < 0.1 * counted
+    assert grown > 0.8 * counted  # of the second time: less if the first were still held
+    assert left < 0.05 * counted
     assert after < 0.01 * counted
