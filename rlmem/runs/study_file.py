@@ -86,6 +86,16 @@ class StudyJob:
         return self.finished and (self.is_here or not self.outdated)
 
 
+class _KeysOnce(yaml.SafeLoader):
+    """YAML in which no mapping has a key twice: only the last of two rows of a name would count."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        for name, times in Counter(str(key.value) for key, _ in node.value).items():
+            if times > 1:
+                raise yaml.YAMLError(f"it has {name} twice in one place")
+        return super().construct_mapping(node, deep)
+
+
 def read_definition(folder: Path) -> dict[str, Any]:
     """What a folder's study.yaml holds.
 
@@ -94,7 +104,7 @@ def read_definition(folder: Path) -> dict[str, Any]:
     """
     path = folder / "study.yaml"
     try:
-        content = yaml.safe_load(path.read_text())
+        content = yaml.load(path.read_text(), _KeysOnce)
     except FileNotFoundError:
         found = sorted(p.parent.name for p in folder.parent.glob("*/study.yaml"))
         raise UserError(

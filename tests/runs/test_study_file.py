@@ -42,6 +42,7 @@ def run(study: Study, label: str, seed: int = 0, **summary: Any) -> None:
     ("content", "message"),
     [
         ("rows: {", "study.yaml cannot be read"),
+        ("rows: {a: '', b: '', a: memory=per}\ncolumns: {c: ''}", "it has a twice"),
         ("rows: {a: memory=per}", "needs rows and columns"),
         ("rows: {a: ''}\ncolumns: {b: ''}\nrepeat: 3", "unknown key repeat"),
         (
