@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import shutil
 from dataclasses import fields
 from pathlib import Path
@@ -174,6 +175,15 @@ def test_runs_are_drawn_together(run_dir: Path, tmp_path: Path) -> None:
     overrides = ["mode=plot", f"runs=['{run_dir}']", f"out='{tmp_path}/a.png'"]
     evaluate(evaluate_settings(*overrides))
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_no_two_of_twelve_runs_look_alike(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    runs = [str(make_run(tmp_path / f"r{seed}", seed=seed, final=50 + seed)) for seed in range(12)]
+    out = tmp_path / "a.svg"
+    evaluate(evaluate_settings("mode=plot", f"runs={runs}", f"out='{out}'"))
+    looks = re.findall(r'style="(fill: none[^"]*stroke: #(?!b0b0b0|000000)[^"]*)"', out.read_text())
+    assert len(set(looks)) == 12
 
 
 def test_each_mode_that_the_configuration_knows_is_there() -> None:

@@ -8,6 +8,8 @@ from rlmem.analysis.read.runs import read_run
 from rlmem.errors import UserError, need, one_line
 from rlmem.units import readable_bytes
 
+SIGNS = (("-", "o"), ("--", "s"), (":", "^"), ("-.", "D"))  # of the first ten runs, the next, ...
+
 
 def plot_runs(run_dirs: list[Path], out: Path) -> None:
     """Draw training return, evaluation return and memory bytes of runs into one figure.
@@ -47,18 +49,20 @@ def plot_runs(run_dirs: list[Path], out: Path) -> None:
     with rc_context(STYLE):
         drawn, ((scores, size),) = figure(10, 3.6, 1, 2)
         for number, run in enumerate(runs):
-            colour, curves = f"C{number}", run.curves
+            curves = run.curves
+            line, dot = SIGNS[number // 10 % len(SIGNS)]  # there are ten colours
+            look = {"color": f"C{number % 10}", "linestyle": line}
             name = short(names[id(run)])
             label = f"{name}, seed {run.seed}"
             alone = "." if len(curves["env_steps"]) == 1 else None  # no line has one point
             trained = curves["train_return_mean"]
-            scores.plot(curves["env_steps"], trained, label=label, color=colour, marker=alone)
+            scores.plot(curves["env_steps"], trained, label=label, marker=alone, **look)
             played, means = (curves[name] for name in EVALUATED)
-            scores.plot(played, means, "o", markersize=4, color=colour)
+            scores.plot(played, means, dot, markersize=4, color=look["color"])
             held, ended = curves["memory_bytes"], run.number("memory_bytes")
             last = ended if ended == ended else held[-1] if len(held) else None
             label = name if last is None else f"{name}, {readable_bytes(last)}"
-            size.plot(curves["env_steps"], held, label=label, color=colour, marker=alone)
+            size.plot(curves["env_steps"], held, label=label, marker=alone, **look)
         scores.set(xlabel="env steps", ylabel="return")
         about = "last 100 training episodes (line), evaluations (dots)"
         scores.set_title(f"{runs[0].config.get('env.name')}: {about}")
