@@ -20,6 +20,20 @@ def storage_of(dtype: Any = np.int64, shape: tuple[int, ...] = ()) -> FrameStora
     return FrameStorage(20, (4,), np.float32, action_dtype=dtype, action_shape=shape)
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.longdouble, np.complex64, object, "U3"])
+def test_actions_of_a_dtype_that_is_not_held_are_refused(dtype: Any) -> None:
+    with pytest.raises(
+        ValueError, match=r"action_dtype=.*: hold actions as whole numbers, float32"
+    ):
+        storage_of(dtype)
+
+
+@pytest.mark.parametrize("dtype", [np.longdouble, object, "U3", "datetime64[s]"])
+def test_a_column_that_could_not_be_sampled_is_refused(dtype: Any) -> None:
+    with pytest.raises(ValueError, match=r"column 'value': .* is no dtype of torch's"):
+        FrameStorage(20, (4,), np.float32, columns={"value": ((), dtype)})
+
+
 def writer_of_a_map() -> GWRWriter:
     writer = GWRWriter(0.9, 0.8, embedding=Identity((4,)))
     writer.register_storage(MapStorage(20, (4,), np.float32, None, num_actions=3))

@@ -26,7 +26,8 @@ class RingOptions:
     """Options of a ring storage.
 
     Raises:
-        ValueError: one is out of its range, or a column's name is taken or no identifier.
+        ValueError: one is out of its range, a column's name is taken or no identifier, or a dtype
+            is none that is written and sampled.
     """
 
     stack: int = 1  # frames in a sampled observation, along the first axis; 1 for vectors
@@ -61,7 +62,17 @@ class RingOptions:
                 f"chunk={self.chunk}, stack={self.stack}: use a chunk of 2 to 255 frames and a "
                 "stack of 255 at most"
             )
-        for name in self.columns:
+        held = np.dtype(self.action_dtype)
+        if held.kind not in "biuf" or held == np.float16 or held.itemsize > 8:  # compiled loops
+            raise ValueError(
+                f"action_dtype={held}: hold actions as whole numbers, float32 or float64"
+            )
+        for name, (_, dtype) in self.columns.items():
+            if np.dtype(dtype).kind not in "biufc" or np.dtype(dtype) in (
+                np.longdouble,
+                np.clongdouble,
+            ):
+                raise ValueError(f"column {name!r}: {np.dtype(dtype)} is no dtype of torch's")
             if name in TAKEN or not name.isidentifier():
                 raise ValueError(f"column {name!r}: taken by the memory itself, or no identifier")
 
