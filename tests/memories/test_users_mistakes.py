@@ -73,6 +73,12 @@ def test_the_newest_transitions_stay_within_a_budget() -> None:
     assert sum(memory.footprint().values()) <= 20_000
 
 
+@pytest.mark.parametrize("dtype", [np.longdouble, np.complex64, ">f4", "U3", object])
+def test_frames_of_a_dtype_that_is_not_held_are_refused(dtype: Any) -> None:
+    with pytest.raises(ValueError, match=r"dtype=.*: use one such as uint8 or float32"):
+        FrameStorage(20, (4,), dtype)
+
+
 def test_an_action_that_is_no_number_is_refused_by_a_map(tmp_path: Path) -> None:
     storage, writer = vector_map(0.9, action_shape=(2,))
     block = walk_block(np.random.default_rng(0), 20, action_dims=2)

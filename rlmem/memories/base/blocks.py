@@ -59,7 +59,7 @@ def checked_frames(shape: Any, dtype: Any) -> tuple[tuple[int, ...], np.dtype]:
     sizes = [isinstance(size, int | np.integer) and size > 0 for size in frame_shape]
     if not sizes or not all(sizes):
         raise ValueError(f"frame_shape={shape}: give the sizes of one observation, such as (4,)")
-    if kind.kind not in "biuf" or not kind.isnative:
+    if kind.kind not in "biuf" or kind.itemsize > 8 or not kind.isnative:
         raise ValueError(f"dtype={dtype}: use one such as uint8 or float32")
     return frame_shape, kind
 
