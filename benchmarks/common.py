@@ -9,7 +9,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NoReturn
@@ -86,6 +86,32 @@ FRAME_SKIP = 4
 SCREEN = 84
 STACK = 4
 MAX_FRAMES = 108_000
+
+
+def command_line(
+    contenders: Iterable[str], short: str = "", others: bool = False
+) -> argparse.Namespace:
+    """Which contender is asked for, the first unless it is named; `--list` prints all and ends.
+
+    Args:
+        short: what `--short` does, where there is one.
+        others: whether `sys.argv` keeps what is not known here, for a parser that comes after.
+    """
+    names = list(contenders)
+    about = (sys.modules["__main__"].__doc__ or "").partition("\n")[0]
+    parser = argparse.ArgumentParser(description=about, add_help=not others)
+    parser.add_argument("--contender", choices=names, default=names[0])
+    parser.add_argument("--list", action="store_true")
+    if short:
+        parser.add_argument("--short", action="store_true", help=short)
+    own, rest = parser.parse_known_args()
+    if own.list:
+        print("\n".join(names))
+        sys.exit()
+    if rest and not others:
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    sys.argv[1:] = rest
+    return own
 
 
 def epsilon(task: Task, env_steps: int) -> float:

@@ -12,7 +12,6 @@ over pairs of neighbours.
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import tempfile
@@ -22,7 +21,7 @@ from typing import Any
 
 import lightning
 import torch
-from common import versions
+from common import command_line, versions
 
 WARM_UP = 10  # segments that do not count
 SEGMENTS = 100  # of 1,000 env steps that do, half of them with diagnostics
@@ -83,14 +82,7 @@ def measure(overrides: list[str], segments: int) -> tuple[float, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--contender", choices=SETTINGS, default="uniform")
-    parser.add_argument("--list", action="store_true")
-    parser.add_argument("--short", action="store_true", help="10 segments: does it work?")
-    args = parser.parse_args()
-    if args.list:
-        print("\n".join(SETTINGS))
-        return
+    args = command_line(SETTINGS, short="10 segments: does it work?")
     without, added = measure(SETTINGS[args.contender], 10 if args.short else SEGMENTS)
     metrics = {"us_without": round(without, 1), "added_us": round(added, 2)}
     metrics["added_percent"] = round(100 * added / without, 2)

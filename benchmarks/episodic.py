@@ -16,7 +16,6 @@ counted, over what the process grew by.
 
 from __future__ import annotations
 
-import argparse
 import ctypes
 import json
 import os
@@ -32,7 +31,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from common import ROOT, versions
+from common import ROOT, command_line, versions
 from episodic_keys import ACTIONS, KINDS, load
 
 NEIGHBOURS, BATCH = 50, 32
@@ -209,15 +208,7 @@ def in_small_pages() -> None:
 
 
 def main() -> None:
-    names = [*SIZES, *SPEEDS, *BYTES]
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--contender", choices=names, default=names[0])
-    parser.add_argument("--list", action="store_true")
-    parser.add_argument("--short", action="store_true", help="a tenth: does it work?")
-    args = parser.parse_args()
-    if args.list:
-        print("\n".join(names))
-        return
+    args = command_line([*SIZES, *SPEEDS, *BYTES], short="a tenth: does it work?")
     torch.set_num_threads(1)
     name, shorter = args.contender, 10 if args.short else 1
     if name in SIZES:

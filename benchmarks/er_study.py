@@ -11,7 +11,6 @@ fast and costs it a word: fused Adam, no check of every step by Gymnasium, denor
 
 from __future__ import annotations
 
-import argparse
 import json
 import tempfile
 import time
@@ -22,7 +21,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import torch
-from common import versions
+from common import command_line, versions
 from torch import nn
 
 EPISODES, BATCH, CAPACITY, GAMMA = 300, 64, 10_000, 0.8
@@ -117,14 +116,7 @@ CONTENDERS: dict[str, Callable[[int], float]] = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--contender", choices=CONTENDERS, default=next(iter(CONTENDERS)))
-    parser.add_argument("--list", action="store_true")
-    parser.add_argument("--short", action="store_true", help="30 episodes: does it work?")
-    args = parser.parse_args()
-    if args.list:
-        print("\n".join(CONTENDERS))
-        return
+    args = command_line(CONTENDERS, short="30 episodes: does it work?")
     torch.set_num_threads(1)
     speed = CONTENDERS[args.contender](EPISODES // (10 if args.short else 1))
     result: dict[str, Any] = {"metrics": {"env_steps_per_second": round(speed, 1)}}

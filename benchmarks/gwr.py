@@ -13,7 +13,6 @@ MuJoCo's Reacher with the released code's map: 4 contexts, a_T .55, h_T 1, block
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
 from collections.abc import Iterator
@@ -21,7 +20,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from common import versions
+from common import command_line, versions
 from record_frames import ensure
 from recording import blocks, load
 
@@ -126,13 +125,7 @@ def reacher(size: int, steps: int = 50_000) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--contender", choices=CONTENDERS, default=CONTENDERS[0])
-    parser.add_argument("--list", action="store_true")
-    args = parser.parse_args()
-    if args.list:
-        print("\n".join(CONTENDERS))
-        return
+    args = command_line(CONTENDERS)
     torch.set_num_threads(1)
     name = args.contender
     if name.startswith("Reacher"):

@@ -8,7 +8,6 @@ The same agent with `agent.noisy=true` and `false`, one torch thread, interleave
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import time
@@ -16,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from common import versions
+from common import command_line, versions
 
 from rlmem.config import check, compose
 from rlmem.envs import make_env
@@ -64,13 +63,7 @@ def measure(network: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--contender", choices=CONTENDERS, default=CONTENDERS[0])
-    parser.add_argument("--list", action="store_true")
-    args = parser.parse_args()
-    if args.list:
-        print("\n".join(CONTENDERS))
-        return
+    args = command_line(CONTENDERS)
     print(json.dumps({"name": args.contender, **measure(args.contender)}))
 
 

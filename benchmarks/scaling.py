@@ -19,7 +19,7 @@ import tempfile
 from itertools import pairwise
 from pathlib import Path
 
-from common import arguments, versions
+from common import arguments, command_line, versions
 from rlmem_train import check, options, start
 
 CONTENDERS = {"cartpole": ["--num-envs", "2", "--group", "8"], "atari": ["--num-envs", "4"]}
@@ -52,14 +52,8 @@ def measured(args: argparse.Namespace, processes: int, cores: list[int]) -> dict
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(add_help=False)
-    parser.add_argument("--contender", choices=CONTENDERS, default="cartpole")
-    parser.add_argument("--list", action="store_true")
-    own, rest = parser.parse_known_args()
-    if own.list:
-        print("\n".join(CONTENDERS))
-        return
-    sys.argv[1:] = ["--task", own.contender, *CONTENDERS[own.contender], *rest]
+    own = command_line(CONTENDERS, others=True)
+    sys.argv[1:1] = ["--task", own.contender, *CONTENDERS[own.contender]]
     args = arguments(["cartpole", "atari"], memory=True)
     cores = sorted(os.sched_getaffinity(0))
     if len(cores) < 2:

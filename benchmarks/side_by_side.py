@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import arguments, versions
+from common import arguments, command_line, versions
 from rlmem_train import check, options, start
 
 POLL_SECONDS, APART_SECONDS = 0.2, 15
@@ -86,14 +86,8 @@ def speeds(seen: list[np.ndarray], clock_starts: int) -> list[float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(add_help=False)
-    parser.add_argument("--contender", choices=CONTENDERS, default=CONTENDERS[0])
-    parser.add_argument("--list", action="store_true")
-    own, rest = parser.parse_known_args()
-    if own.list:
-        print("\n".join(CONTENDERS))
-        return
-    sys.argv[1:] = ["--num-envs", "4", *rest]
+    own = command_line(CONTENDERS, others=True)
+    sys.argv[1:1] = ["--num-envs", "4"]
     args = arguments(["atari"], memory=True)
     runs = 1 if own.contender == CONTENDERS[0] else 2
     with tempfile.TemporaryDirectory() as folder:

@@ -9,7 +9,6 @@ is asked for its status has 16 finished jobs of a thousand rows each.
 
 from __future__ import annotations
 
-import argparse
 import json
 import resource
 import shutil
@@ -19,7 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from common import ROOT, versions
+from common import ROOT, command_line, versions
 
 TRAIN = str(ROOT / "train.py")
 
@@ -102,13 +101,7 @@ CONTENDERS = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--contender", choices=CONTENDERS, default="train.py --help")
-    parser.add_argument("--list", action="store_true")
-    args = parser.parse_args()
-    if args.list:
-        print("\n".join(CONTENDERS))
-        return
+    args = command_line(CONTENDERS)
     line = {
         "name": args.contender,
         "metrics": CONTENDERS[args.contender](),

@@ -6,7 +6,6 @@ python benchmarks/storage.py --list
 
 from __future__ import annotations
 
-import argparse
 import gc
 import json
 import statistics
@@ -17,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import psutil
-from common import SCREEN, STACK, exit_not_installed, versions
+from common import SCREEN, STACK, command_line, exit_not_installed, versions
 
 CAPACITY = 20_000  # transitions; every store is filled once and a half
 BATCH = 32
@@ -258,13 +257,7 @@ def measure(make: Callable[[int], Store]) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--contender", choices=CONTENDERS, default="bare ring")
-    parser.add_argument("--list", action="store_true")
-    args = parser.parse_args()
-    if args.list:
-        print("\n".join(CONTENDERS))
-        return
+    args = command_line(CONTENDERS)
     try:
         result = measure(CONTENDERS[args.contender])
     except ImportError as error:

@@ -6,7 +6,6 @@ python benchmarks/sum_tree.py --list
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import time
@@ -14,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from common import exit_not_installed, versions
+from common import command_line, exit_not_installed, versions
 
 CAPACITY = 100_000
 BATCH = 32
@@ -109,13 +108,7 @@ def measure(make: Callable[[], Tree]) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--contender", choices=CONTENDERS, default="plain numpy")
-    parser.add_argument("--list", action="store_true")
-    args = parser.parse_args()
-    if args.list:
-        print("\n".join(CONTENDERS))
-        return
+    args = command_line(CONTENDERS)
     try:
         result = measure(CONTENDERS[args.contender])
     except ImportError as error:
