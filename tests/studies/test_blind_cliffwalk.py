@@ -161,8 +161,9 @@ def test_a_report_alone_runs_nothing(study: Path) -> None:
     ],
 )
 def test_a_mistake_in_the_definition_is_one_line(study: Path, line: str, message: str) -> None:
-    with (study / "study.yaml").open("a") as file:
-        file.write(f"{line}\n")
+    definition, key = study / "study.yaml", line.partition(":")[0]
+    others = [row for row in definition.read_text().splitlines() if not row.startswith(key)]
+    definition.write_text("\n".join([*others, line]))
     with pytest.raises(UserError) as caught:
         read_cliffwalk(study)
     assert message in str(caught.value)
