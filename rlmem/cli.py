@@ -83,7 +83,9 @@ def study_main() -> None:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="runs at once")
     parser.add_argument("--report", action="store_true", help="run nothing, only report")
     args = parser.parse_args()
-    sys.exit(_study(args.name, args.only, 0 if args.report else max(1, args.jobs)))
+    if args.jobs < 1:
+        parser.error(f"--jobs {args.jobs}: must be at least 1; --report runs nothing")
+    sys.exit(_study(args.name, args.only, 0 if args.report else args.jobs))
 
 
 def _study(name: str, only: str, workers: int) -> int:

@@ -146,3 +146,10 @@ def test_a_strangers_run_directory_runs_no_code(finished_run: Path, tmp_path: Pa
     assert done.stderr.startswith(f"rlmem: {run_dir}/overrides.yaml: '+hydra.callbacks.x=")
     assert done.stderr.count("\n") == 1
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+
+
+@pytest.mark.parametrize("jobs", ["0", "-1", "two"])
+def test_a_study_is_told_how_many_runs_at_once(jobs: str) -> None:
+    done = command("study.py", "no_replay", "--jobs", jobs)
+    assert done.returncode == 2
+    assert f"--jobs {jobs}: must be at least 1" in done.stderr or "invalid int value" in done.stderr
