@@ -6,7 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
+settings.register_profile("no seconds", deadline=None)  # a machine may be slow
+settings.load_profile("no seconds")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 

@@ -205,7 +205,7 @@ def check_against_a_list(memory: ReplayMemory, blocks: Iterable[dict[str, Any]])
 
 
 @given(sizes=st.lists(st.integers(1, 40), min_size=1, max_size=30), seed=st.integers(0, 99))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_a_ring_forgets_what_it_wrote_over(sizes: list[int], seed: int) -> None:
     envs = RandomEnvs(np.random.default_rng(seed), (1, 6, 6), np.uint8, num_envs=2)
     storage = CompressedFrameStorage(70, frame_shape=(1, 6, 6), num_envs=2, stack=2)
@@ -347,7 +347,7 @@ def test_a_run_is_the_same_without_diagnostics(given: list[str], tmp_path: Path)
     threshold=st.sampled_from([0.2, 0.5, 0.8]),
     seed=st.integers(0, 2**16),
 )
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_the_correlation_count_agrees_with_numpy(
     rows: int, features: int, threshold: float, seed: int
 ) -> None:

@@ -47,7 +47,7 @@ def read_records(file: Path) -> list[Any]:
 def records(run_dir: Path) -> list[list[Any]]:
     """The records of each finished offline run, oldest first."""
     files = sorted((run_dir / "wandb").glob("offline-run-*/*.wandb"))
-    deadline = time.monotonic() + 10  # W&B's process writes the last of it after finish() returns
+    deadline = time.monotonic() + 60  # W&B's process writes the last of it after finish() returns
     while not all(of_kind(read_records(file), "exit") for file in files):
         assert time.monotonic() < deadline
         time.sleep(0.05)

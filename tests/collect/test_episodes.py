@@ -15,7 +15,7 @@ from rlmem.errors import UserError
     end=st.sampled_from([0.05, 0.3, 1.0]),
     seed=st.integers(0, 2**16),
 )
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_episodes_are_the_sums_between_two_ends(
     num_envs: int, steps: int, end: float, seed: int
 ) -> None:

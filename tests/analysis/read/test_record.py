@@ -188,7 +188,7 @@ def test_a_header_that_is_no_record_is_refused(path: Path, text: bytes) -> None:
         read_record(path)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(content=st.binary(max_size=200))
 def test_any_other_file_is_refused(
     content: bytes, tmp_path_factory: pytest.TempPathFactory

@@ -31,7 +31,7 @@ def assert_holds(store, model):
         np.testing.assert_array_equal(store.get(asked), np.stack([model[n] for n in asked]))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     seed=st.integers(0, 10**6),
     shape=st.sampled_from(SHAPES),

@@ -85,7 +85,7 @@ def both_maps(seed, v):
 def test_map_equals_the_reference():
     clear = []
 
-    @settings(max_examples=100, deadline=None)
+    @settings(max_examples=100)
     @given(seed=st.integers(0, 10**6), variant=VARIANTS)
     def check(seed, variant):
         storage, reference = both_maps(seed, variant)

@@ -24,7 +24,7 @@ def states(storage, writer):
     return snapshot(storage.state_dict()), snapshot(writer.state_dict())
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     seed=st.integers(0, 10**6),
     num_envs=st.integers(1, 3),
@@ -50,7 +50,7 @@ def test_a_map_of_vectors_does_not_depend_on_how_rows_are_cut(
             assert_same_state(part, same)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(
     seed=st.integers(0, 10**6),
     prototype=st.sampled_from(["moving", "exemplar"]),

@@ -89,7 +89,7 @@ def test_a_state_that_cannot_shrink_to_the_budget_is_refused_and_changes_nothing
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     blocks=st.lists(
         st.tuples(st.integers(180, 250), st.sampled_from([0.1, 0.5, 1.0])), min_size=4, max_size=6

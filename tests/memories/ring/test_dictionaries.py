@@ -36,7 +36,7 @@ pytestmark = pytest.mark.usefixtures("small_dictionaries")
     reload=st.integers(0, 5),
     seed=st.integers(0, 999),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_every_live_slot_is_exact(
     blocks: list[int],
     languages: list[int],

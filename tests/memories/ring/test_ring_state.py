@@ -41,7 +41,7 @@ def reloaded(storage: RingStorage, kind: str, folder: Path) -> RingStorage:
     piece=st.sampled_from([200, 5000, 2**25]),
     seed=st.integers(0, 999),
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_every_save_of_a_chain_of_saves_is_whole(
     kind: str,
     steps: list[int],

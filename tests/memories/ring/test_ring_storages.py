@@ -129,14 +129,14 @@ KINDS = ("dense", "frames", "memmap", "compressed")
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(case=cases, shape=st.sampled_from([(1, 2, 2), (1, 5, 9), (3, 8, 8)]))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_every_live_slot_of_images_is_exact(kind: str, case: dict[str, Any], shape: tuple) -> None:
     run_case(kind, case, shape, np.uint8)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(case=cases, size=st.sampled_from([1, 3, 70]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_every_live_slot_of_vectors_is_exact(kind: str, case: dict[str, Any], size: int) -> None:
     run_case(kind, case, (size,), np.float32)
 

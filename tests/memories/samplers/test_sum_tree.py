@@ -38,7 +38,7 @@ def leaves_of(structure: Any) -> list[float]:
 
 
 @given(data=st.data(), capacity=st.integers(1, 70))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_weights_totals_and_draws_are_exact(data: Any, capacity: int) -> None:
     tree, weights = SumTree(capacity), [0.0] * capacity
     index = st.integers(0, capacity - 1)
@@ -67,7 +67,7 @@ def test_weights_totals_and_draws_are_exact(data: Any, capacity: int) -> None:
     values=st.lists(st.one_of(st.just(0.0), st.floats(1e-12, 1e12)), min_size=1, max_size=40),
     seed=st.integers(0, 2**16),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_an_item_of_weight_zero_is_never_drawn(values: list[float], seed: int) -> None:
     values = [*values, 1.0, 0.0]
     tree = SumTree(len(values))
@@ -158,7 +158,7 @@ def test_leaves_that_are_no_weights_are_not_loaded(leaves: list[float]) -> None:
     values=st.lists(weight, min_size=1, max_size=40),
     more=st.integers(0, 100),
 )
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_growing_keeps_the_weights_and_makes_room(values: list[int], more: int) -> None:
     tree = SumTree(len(values))
     tree.update(np.arange(len(values)), np.array(values, np.float64))
@@ -194,7 +194,7 @@ def test_a_long_row_of_updates_gathers_no_rounding_error() -> None:
         st.lists(st.tuples(st.integers(0, 29), st.floats(0, 100)), max_size=15), max_size=6
     ),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_the_heap_keeps_its_invariant_and_sorts_exactly(capacity: int, updates: list) -> None:
     heap, priority = RankHeap(capacity), {}
     for pairs in updates:

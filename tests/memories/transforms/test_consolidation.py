@@ -30,7 +30,7 @@ def bits(rng: np.random.Generator, rows: int) -> dict:
     return block
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(seed=st.integers(0, 2**16), blocks=st.lists(st.integers(1, 7), min_size=2, max_size=6))
 def test_states_lie_within_the_extremes_of_everything_seen(seed: int, blocks: list[int]) -> None:
     memory = make(VECTORS, "memory.consolidation.inner_steps=3")

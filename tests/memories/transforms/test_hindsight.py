@@ -43,7 +43,7 @@ KINDS = ("dense", "frames", "compressed", "memmap")
     kind=st.sampled_from(["dense", "frames", "compressed"]),
     seed=st.integers(0, 999),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_each_transition_takes_each_goal_of_its_strategy_equally_often(
     strategy: str,
     capacity: int,

@@ -45,7 +45,7 @@ class Reference:
         self.entries = rest + [entry for entry in self.entries if any(entry is f for f in found)]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     seed=st.integers(0, 2**32 - 1),
     capacity=st.integers(2, 40),

@@ -26,7 +26,7 @@ from tests.memories.values.graphs import (
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     seed=st.integers(0, 10_000),
     capacity=st.integers(2, 20),

@@ -22,7 +22,7 @@ from tests.memories.values.graphs import (
 )
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     seed=st.integers(0, 10_000),
     form=st.sampled_from([SOUND, RELEASED]),
@@ -109,7 +109,6 @@ def test_the_last_walk_says_which_edges_it_changed_and_from_what() -> None:
 
 
 @given(seed=st.integers(0, 1000), count=st.integers(1, 60), inner=st.floats(0.05, 1.0))
-@settings(deadline=None)
 def test_centres_lie_apart_and_every_point_lies_near_one(
     seed: int, count: int, inner: float
 ) -> None:

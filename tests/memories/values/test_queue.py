@@ -101,7 +101,7 @@ def expected(steps: list[dict], n_step: int, stack: int) -> list[dict]:
     return out
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     seed=st.integers(0, 2**32 - 1),
     n_step=st.integers(1, 12),

@@ -57,7 +57,7 @@ CLOUDS = {
 
 
 @pytest.mark.parametrize("cloud", CLOUDS)
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(
     seed=st.integers(0, 2**32 - 1),
     n=st.integers(1, 1500),
@@ -78,7 +78,7 @@ def test_every_query_finds_what_brute_force_finds(
     assert_exact(dictionary, keys, held, queries.astype(np.float32), ties=True)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(
     seed=st.integers(0, 2**32 - 1),
     n=st.integers(1, 800),
