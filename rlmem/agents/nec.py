@@ -31,7 +31,7 @@ from rlmem.agents.optimizers import OPTIMIZERS, apply_gradients, forget_casts, m
 from rlmem.agents.schedules import EpsilonSettings
 from rlmem.errors import UserError
 from rlmem.memories.base.batch import Batch
-from rlmem.memories.values.base import hashes, visit_columns, weighted
+from rlmem.memories.values.base import hashes, state_values, visit_columns, weighted
 from rlmem.memories.values.checks import LostKeys
 from rlmem.networks.base import QNetworkSettings, check_kind
 from rlmem.networks.keys import StandardKeys
@@ -128,9 +128,9 @@ class NEC(Learner):
             return self.online(torch.from_numpy(observation).to(self.device)).cpu().numpy()
 
     def look(self, observation: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Keys float32 [n, d] and values max_a Q(s, a) [n] of observations; nothing is changed."""
+        """Keys float32 [n, d] and state values [n] of observations; nothing is changed."""
         keys = self.keys(observation)
-        return keys, self._ask(self.values.read, keys, touch=False)[0].max(-1)
+        return keys, state_values(*self._ask(self.values.read, keys, touch=False))
 
     def _ask(self, question: Callable[..., Any], *given: Any, **how: Any) -> Any:
         """What the memory answers to keys of the network; a network without any has diverged."""
@@ -152,8 +152,8 @@ class NEC(Learner):
             # Nothing was learned yet, so that the first keys are already those of later statistics.
             self.online.observe(torch.from_numpy(observation).to(self.device))
         keys = self.keys(observation)
-        values, _ = self._ask(self.values.read, keys)
-        columns = {"key": keys, "value": values.max(-1), "hash": hashes(observation)}
+        values, near = self._ask(self.values.read, keys)
+        columns = {"key": keys, "value": state_values(values, near), "hash": hashes(observation)}
         return or_random(best_at_random(values, rng), epsilon, self.num_actions, rng), columns
 
     def update(self, batch: Batch) -> dict[str, torch.Tensor]:

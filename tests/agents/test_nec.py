@@ -9,6 +9,7 @@ from rlmem.collect.collector import Collector
 from rlmem.envs import make_env
 from rlmem.errors import UserError
 from rlmem.memories.compression.compressed import CompressedFrameStorage
+from rlmem.memories.values.base import Visits
 from rlmem.memories.values.episodic import EpisodicMemory
 from rlmem.runs import build
 from rlmem.runs.preflight import preflight
@@ -62,6 +63,21 @@ def test_it_plays_the_action_of_the_greatest_value_that_it_reads() -> None:
     np.testing.assert_array_equal(columns["value"], values.max(-1))
     assert len(set(columns["hash"])) == 6
     np.testing.assert_array_equal(agent.explore(observation, 1.0, rng)[1]["hash"], columns["hash"])
+
+
+@pytest.mark.parametrize("memory", ["dnd", "gbmr"])
+def test_a_state_is_worth_its_best_action_that_was_tried(memory: str) -> None:
+    agent, episodic, _ = parts(f"memory={memory}", "env=mountain_car")
+    observation = np.random.default_rng(0).normal(size=(6, 2)).astype(np.float32)
+    keys, worth = agent.look(observation)
+    assert (worth == 0).all()  # nothing is known
+    zero, no = np.zeros(6, np.int64), np.zeros(6, bool)
+    lost, step = np.full(6, -60.0, np.float32), np.full(6, -1.0, np.float32)
+    episodic.values.visited(Visits(keys, zero, zero + 1, lost, step, keys, no, no, zero))
+    assert (episodic.values.read(keys)[0][:, [0, 2]] == 0).all()
+    _, columns = agent.explore(observation, 0.0, np.random.default_rng(0))
+    for value in (agent.look(observation)[1], columns["value"]):
+        np.testing.assert_allclose(value, -60.0, rtol=0.05)
 
 
 def test_an_update_trains_the_taken_actions_prediction_and_nothing_that_is_stored() -> None:

@@ -65,6 +65,7 @@ class Neighbours:
 
     slot: np.ndarray  # int64 [N, A, p]; -1: there are fewer
     distance: np.ndarray  # float64 [N, A, p], squared Euclidean; infinite where there are fewer
+    known: np.ndarray  # bool [N, A]: whether an entry says what the action is worth
 
 
 @dataclass(slots=True)
@@ -74,6 +75,16 @@ class Near:
     key: np.ndarray  # float32 [B, p, d]
     value: np.ndarray  # float32 [B, p]
     held: np.ndarray  # bool [B, p], False: there are fewer than p
+
+
+def state_values(values: np.ndarray, near: Neighbours) -> np.ndarray:
+    """max_a Q(s, a) float32 [N] of what was read, over the actions that are known; 0 where none is.
+
+    An untried action counts 0 where one is chosen. That is no value to learn from: where rewards
+    are negative it would stand above all that is known.
+    """
+    best = np.where(near.known, values, -np.inf).max(-1)
+    return np.where(near.known.any(-1), best, 0.0).astype(np.float32)
 
 
 def hashes(observation: np.ndarray) -> np.ndarray:

@@ -148,14 +148,14 @@ class DND(ValueMemory):
         self, keys: np.ndarray, actions: np.ndarray, touching: bool
     ) -> tuple[np.ndarray, Neighbours]:
         shape = (*actions.shape, self.rule.neighbours)
-        found = Neighbours(np.empty(shape, np.int64), np.empty(shape))
-        search(self._slabs, keys, actions, self._work, found.slot, found.distance)
+        slot, distance = np.empty(shape, np.int64), np.empty(shape)
+        search(self._slabs, keys, actions, self._work, slot, distance)
         values = np.empty(actions.shape, np.float32)
         delta = -1.0 if self.rule.delta is None else self.rule.delta
-        answer(self._slabs, actions, found.slot, found.distance, delta, values)
+        answer(self._slabs, actions, slot, distance, delta, values)
         if touching:
-            touch(self._slabs, self._lookup, actions, found.slot)
-        return values, found
+            touch(self._slabs, self._lookup, actions, slot)
+        return values, Neighbours(slot, distance, slot[..., 0] >= 0)
 
     def near(self, keys: np.ndarray, actions: np.ndarray) -> Near:
         actions = checked_actions(actions, len(keys), self.num_actions)

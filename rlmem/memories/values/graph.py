@@ -149,9 +149,9 @@ class GraphMemory(ValueMemory):
         slot, distance = self._near(keys)
         if touch:
             self._touch(slot)
-        values = mean_values(self.arrays, self.rule, slot, distance, self.delta)
+        values, tried = mean_values(self.arrays, self.rule, slot, distance, self.delta)
         each = (a[:, None].repeat(self.num_actions, 1) for a in (slot, distance))
-        return values, Neighbours(*each)
+        return values, Neighbours(*each, tried)
 
     def near(self, keys: np.ndarray, actions: np.ndarray) -> Near:
         """See `ValueMemory.near`; `held` where the action was tried."""

@@ -195,8 +195,9 @@ def find(g: Any, rule: Any, keys: Any, slots: Any, distances: Any) -> None:
 @njit(cache=True)
 def mean_values(g: Any, rule: Any, slots: Any, distances: Any, delta: float) -> Any:
     """Values of actions over nodes int64 [N, p], float32 [N, A]: the mean over those of the p that
-    tried the action, by 1 / (squared distance + delta); 0 where none did."""
+    tried the action, by 1 / (squared distance + delta); 0 where none did. And whether any did."""
     means = np.zeros((slots.shape[0], g.scratch.shape[1]), np.float32)
+    known = np.zeros(means.shape, np.bool_)
     for i in range(slots.shape[0]):
         values, tried = values_of(g, rule, slots[i])
         for a in range(means.shape[1]):
@@ -207,8 +208,8 @@ def mean_values(g: Any, rule: Any, slots: Any, distances: Any, delta: float) -> 
                     total += weight * values[k, a]
                     weights += weight
             if weights > 0:
-                means[i, a] = total / weights
-    return means
+                means[i, a], known[i, a] = total / weights, True
+    return means, known
 
 
 @njit(cache=True)

@@ -78,7 +78,7 @@ class QTable(ValueMemory):
             self._clock += 1
         values = np.where(held[:, None], self._values[rows], np.float32(0))
         slot = rows[:, None, None].repeat(self.num_actions, 1)
-        return values, Neighbours(slot, np.where(slot < 0, np.inf, 0.0))
+        return values, Neighbours(slot, np.where(slot < 0, np.inf, 0.0), slot[..., 0] >= 0)
 
     def near(self, keys: np.ndarray, actions: np.ndarray) -> Near:
         """See `ValueMemory.near`: the state itself, if it has a row."""
