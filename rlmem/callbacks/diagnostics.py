@@ -45,6 +45,8 @@ def correlation_count(states: torch.Tensor, threshold: float = 0.8) -> int:
     """
     flat = states.detach().flatten(1).to(torch.float32)
     centred = flat - flat.mean(1, keepdim=True)
+    constant = flat.amin(1, keepdim=True) == flat.amax(1, keepdim=True)
+    centred.masked_fill_(constant, 0.0)  # what is left of it was rounded
     norm = centred.norm(dim=1, keepdim=True)
     unit = centred / norm.clamp(min=1e-12)
     found = 0

@@ -20,7 +20,7 @@ from rlmem.memories.base.serialize import load_state, save_state, saving_whole, 
 from rlmem.memories.base.state import count_of, generator_of
 from rlmem.memories.base.storage import ReplayStorage
 from rlmem.memories.samplers.base import ReplaySampler, as_index
-from rlmem.memories.transforms.base import ReplayTransform
+from rlmem.memories.transforms.base import ReplayTransform, check_names
 from rlmem.units import parse_bytes
 
 
@@ -35,7 +35,10 @@ class ReplayMemory:
         budget: bytes ("64MiB" or a number) that all parts may hold together; the capacity is then
             an upper bound. The oldest transitions of a ring go when a new one would not fit; a map
             grows no more.
-        transforms: what each batch goes through, in this order.
+        transforms: what each batch goes through, in this order; each has a `name` of its own.
+
+    Raises:
+        ValueError: two transforms have one name.
 
     Attributes:
         draws: whether minibatches are drawn, so that there is something to say of them.
@@ -71,6 +74,7 @@ class ReplayMemory:
     ) -> None:
         self.storage, self.sampler, self.writer = storage, sampler, writer
         self.transforms = tuple(transforms)
+        check_names(self.transforms)
         self.observers: list[Observer] = []
         self.pinned = False
         self._shape: tuple[int, ...] = ()  # of the indices drawn last, and their arrays

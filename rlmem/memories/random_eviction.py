@@ -39,6 +39,18 @@ class RandomEvictionWriter(ReplayWriter):
         self.reservoir = reservoir
         self._seen = 0
 
+    def register_storage(self, storage: Any) -> None:
+        """Take the storage to write to.
+
+        Raises:
+            UserError: its slots are not written in any order.
+        """
+        if not isinstance(storage, SlotStorage):
+            raise UserError(
+                f"RandomEvictionWriter: writes a SlotStorage, not a {type(storage).__name__}"
+            )
+        super().register_storage(storage)
+
     def extend(self, data: Any) -> torch.Tensor:
         """Write a block of N transitions; their slots int64 [N], -1: not kept.
 

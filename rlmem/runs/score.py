@@ -23,6 +23,7 @@ from rlmem.collect.config import SeedOf, derive_seed
 from rlmem.collect.rollout import Video, evaluate_policy
 from rlmem.config.run_directory import run_settings
 from rlmem.config.schema import EvaluateSettings
+from rlmem.config.shares import processes_of, share_of
 from rlmem.envs import human_normalized_score
 from rlmem.errors import UserError, printable
 from rlmem.run_files import new_text, write_small
@@ -142,11 +143,12 @@ def load_answers(run_dir: Path, checkpoint: str, run: Any, spec: Any, agent: Lea
 
 def load_run_memory(run: Any, spec: Any, agent: Learner, folder: Path) -> Any:
     """The memory as a checkpoint has it: for as many environments as the run trained on, however
-    many play here. An agent that asks is told it.
+    many play here; of several processes the first one's. An agent that asks is told it.
 
     Raises:
         UserError: it is damaged.
     """
+    run = share_of(run, processes_of(run.trainer), run.seed)
     memory = build.build_memory(run, replace(spec, num_envs=run.env.num_envs), agent.columns())
     if agent.asks:
         agent.join(memory)

@@ -371,8 +371,10 @@ def test_the_correlation_count_is_the_same_however_many_are_compared_at_once(
     assert correlation_count(states, 0.5) == (pairs > 0.5).sum() > 20
 
 
-def test_a_constant_state_correlates_with_none() -> None:
-    states = torch.stack([torch.full((3, 4), 2.0), torch.full((3, 4), 7.0)])
+@pytest.mark.parametrize("size", [7, 12])
+@pytest.mark.parametrize("value", [2.0, 0.1])  # the mean of seven .1 is another number
+def test_a_constant_state_correlates_with_none(size: int, value: float) -> None:
+    states = torch.stack([torch.full((size,), value), torch.full((size,), 3 * value)])
     assert correlation_count(states) == 0
 
 

@@ -15,6 +15,7 @@ from rlmem.memories import (
     MapOptions,
     MapStorage,
     PrioritizedSampler,
+    RandomEvictionWriter,
     RandomProjection,
     RankSampler,
     ReplayMemory,
@@ -25,6 +26,7 @@ from rlmem.memories import (
     VisitSampler,
 )
 from rlmem.memories.gwr.rule import MetricSettings
+from rlmem.memories.transforms.base import ReplayTransform
 from tests.memories.gwr.maps import vector_map, walk_block
 from tests.memories.helpers import run_measured, vector_block
 
@@ -145,3 +147,26 @@ def test_what_is_cleared_goes_back_to_the_system(kind: str) -> None:
     assert grown > 0.8 * counted  # of the second time: less if the first were still held
     assert left < 0.05 * counted
     assert after < 0.01 * counted
+
+
+class Counting(ReplayTransform):
+    """A transform as a user writes it, without a name."""
+
+
+class Sampler(ReplayTransform):
+    name = "sampler"
+
+
+@pytest.mark.parametrize("transforms", [[Counting(), Counting()], [Sampler()]])
+def test_transforms_that_a_saved_memory_could_not_tell_apart_are_refused(
+    transforms: list[ReplayTransform],
+) -> None:
+    storage = FrameStorage(20, (4,), np.float32)
+    with pytest.raises(ValueError, match="each needs a `name` of its own"):
+        ReplayMemory(storage, UniformSampler(), RingWriter(), seed=0, transforms=transforms)
+
+
+def test_a_ring_is_not_evicted_from_at_random() -> None:
+    storage = FrameStorage(20, (4,), np.float32)
+    with pytest.raises(UserError, match="writes a SlotStorage, not a FrameStorage"):
+        ReplayMemory(storage, UniformSampler(), RandomEvictionWriter(), seed=0)

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from rlmem.config.shares import share_of
 from rlmem.errors import UserError
+from rlmem.runs import build, score
 from rlmem.runs.evaluate import evaluate
 from rlmem.runs.train import train
 from tests.runs.helpers import TINY, assert_same_run, rows_of, run, stopped, summary_of
@@ -43,6 +45,17 @@ def test_a_run_stopped_in_mid_episode_goes_on_bit_for_bit(
     assert 202 not in ends  # an episode was running, and its last steps waited for their returns
     train(settings(*NEC, *more, f"resume={broken}", f"paths.output_dir={broken}"))
     assert_same_run(whole, broken)
+
+
+def test_of_several_processes_the_first_ones_memory_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(score, "load_memory", lambda folder, memory: memory.load(folder))
+    run = settings(*NEC, "trainer.devices=2", "env.num_envs=2", "agent.train_every=2")
+    env = build.build_env(share := share_of(run, 2, seed=7))
+    agent = build.build_agent(share, env.spec)
+    build.build_memory(share, env.spec, agent.columns()).save(tmp_path)
+    assert score.load_run_memory(run, env.spec, agent, tmp_path).values._capacity == 30
 
 
 @pytest.mark.slow

@@ -15,10 +15,11 @@ from rlmem.memories.ring.records import CHUNK, ROW, new_arrays
 from rlmem.units import parse_bytes
 
 Columns = Mapping[str, tuple[tuple[int, ...], Any]]  # name -> shape of a row, dtype
-# What a saved ring or a batch calls its own.
+# What a saved ring, a batch or a footprint calls its own.
 TAKEN = frozenset(("rows", "chunks", "data", "action", "observation", "next", "next_observation"))
 TAKEN |= {"reward", "terminated", "truncated", "steps_to_next", "steps_to_next_obs"}
-TAKEN |= {"index", "weight", "mask"}
+TAKEN |= {"index", "weight", "mask", "actions", "rewards"}
+TAKEN |= {"frames", "frames_on_disk", "open_chunks", "dictionaries"}
 
 
 @dataclass(kw_only=True)

@@ -4,7 +4,7 @@ TorchRL calls what works on a buffer's batches a transform. One of rlmem may hol
 count, and a state, which is saved with the memory.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -82,3 +82,18 @@ class ReplayTransform(Stateful):
 
     def check_valid(self) -> None:
         """Assert the invariants."""
+
+
+def check_names(transforms: Sequence[ReplayTransform]) -> None:
+    """Refuse transforms that a saved memory could not tell apart.
+
+    Raises:
+        ValueError: two have one name, or one that of another part.
+    """
+    names = [part.name for part in transforms]
+    others = {"storage", "sampler", "writer", "memory"}
+    if len(others.union(names)) < len(others) + len(names):
+        raise ValueError(
+            f"transforms named {', '.join(names)}: each needs a `name` of its own, and none of "
+            f"{', '.join(sorted(others))}"
+        )

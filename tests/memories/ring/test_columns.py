@@ -88,10 +88,18 @@ def test_a_block_that_lacks_a_column_changes_nothing() -> None:
     assert len(memory) == 0
 
 
-@pytest.mark.parametrize("name", ["action", "rows", "a-b", "steps_to_next_obs"])
+@pytest.mark.parametrize("name", ["action", "rows", "a-b", "steps_to_next_obs", "frames"])
 def test_a_name_that_is_taken_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="taken by the memory itself"):
         FrameStorage(10, (4,), np.float32, columns={name: ((), np.float32)})
+
+
+@pytest.mark.parametrize("storage", [FrameStorage, CompressedFrameStorage, DenseStorage])
+def test_no_column_has_the_name_of_a_component(storage: Any) -> None:
+    ring = storage(10, (1, 8, 8), columns={"extra": ((), np.float32)})
+    for component in ring.footprint().keys() - {"extra"}:
+        with pytest.raises(ValueError, match="taken by the memory itself"):
+            storage(10, (1, 8, 8), columns={component: ((), np.float32)})
 
 
 def test_what_a_policy_adds_goes_with_its_transition() -> None:
