@@ -13,7 +13,7 @@ from rlmem import registry
 from rlmem.config.errors import example, explain
 from rlmem.config.groups import goes_with
 from rlmem.config.schema import EvaluateSettings, TrainSettings
-from rlmem.config.shares import check_shares
+from rlmem.config.shares import check_shares, processes_of, share_of
 from rlmem.errors import UserError
 from rlmem.settings import UnknownKeyError, all_parts, fill
 
@@ -47,10 +47,12 @@ def read_settings(values: dict[str, Any], *, lenient: bool = False) -> TrainSett
         raise UserError(f"{error}{goes_with(error.key)}") from None
     settings.values = values
     check_shares(settings)
-    for chosen in all_parts(settings):
-        needs = getattr(chosen.part and chosen.part.cls, "check", None)
-        if needs is not None:
-            needs(chosen, settings)
+    _check_parts(settings)
+    if (size := processes_of(settings.trainer)) > 1:
+        try:
+            _check_parts(share_of(settings, size, settings.seed))
+        except UserError as error:
+            raise UserError(f"of {size} processes each has an equal share: {error}") from None
     _check_schedule(settings)
     agent = settings.agent.part and settings.agent.part.cls
     compiles = getattr(agent, "compiles", True)
@@ -61,6 +63,14 @@ def read_settings(values: dict[str, Any], *, lenient: bool = False) -> TrainSett
             "leave the key out"
         )
     return settings
+
+
+def _check_parts(settings: TrainSettings) -> None:
+    """What each part says of its own settings beside those of the others."""
+    for chosen in all_parts(settings):
+        needs = getattr(chosen.part and chosen.part.cls, "check", None)
+        if needs is not None:
+            needs(chosen, settings)
 
 
 def check_evaluate(cfg: DictConfig) -> EvaluateSettings:

@@ -223,6 +223,15 @@ def test_torchrun_starts_it_too(tmp_path: Path) -> None:
             "trainer.max_env_steps=5001: .*use trainer.max_env_steps=500",
         ),
         (["trainer.compile=true"], "trainer.compile=true: .*use trainer.devices=1"),
+        (
+            ["agent=nec", "memory=dnd", "memory.entries=60"],
+            "of 2 processes each has an equal share: memory.neighbours=50: more than an action has",
+        ),
+        (["agent=nec", "memory=gq", "memory.entries=80"], "equal share: memory.neighbours=50: the"),
+        (
+            ["memory=gwr", "env=minatar_breakout", "trainer.max_env_steps=1600"],
+            "the run ends before the map begins, at trainer.max_env_steps=1600 of 2 processes",
+        ),
         (["trainer.strategy=fsdp"], "trainer.strategy=fsdp: no such strategy"),
         (["trainer.devices=0"], "trainer.devices=0: must be at least 1"),
     ],

@@ -84,11 +84,13 @@ class GwrMemory:
         check_name("memory/map/embedding", settings.embedding.kind, "memory.embedding.kind")
         samples = settings.metric.scale_samples
         measured = settings.metric.scale == "auto" and getattr(run.env.part.cls, "images", False)
-        if measured and samples >= run.trainer.max_env_steps:
+        processes = run.trainer.devices * run.trainer.num_nodes  # each has a map
+        if measured and samples >= run.trainer.max_env_steps // processes:
+            of_each = f" of {processes} processes" if processes > 1 else ""
             raise UserError(
                 f"memory.metric.scale_samples={samples}: the run ends before the map begins, at "
-                f"trainer.max_env_steps={run.trainer.max_env_steps}; lower the one or raise the "
-                "other"
+                f"trainer.max_env_steps={run.trainer.max_env_steps}{of_each}; lower the one or "
+                "raise the other"
             )
 
     @classmethod

@@ -19,6 +19,7 @@ from rlmem.memories.memory import ReplayMemory
 from rlmem.memories.replay import read_budget
 from rlmem.memories.samplers.base import NothingDrawn
 from rlmem.memories.values.base import ValueMemory, Visits
+from rlmem.memories.values.checks import LostKeys, checked_keys
 
 
 class ValuesStorage(ReplayStorage):
@@ -79,19 +80,24 @@ class AskedMemory(ReplayMemory):
         self._spec = needs.spec
 
     def extend(self, block: Any) -> np.ndarray:
-        """Learn from a block of transitions; -1 for each: none can be drawn."""
+        """Learn from a block of transitions; -1 for each: none can be drawn.
+
+        Raises:
+            UserError: a reward or an observation is no number; nothing was changed.
+        """
         spec = self._spec
         rows = as_block(block, spec.frame_shape, spec.dtype, spec.num_envs, (), np.dtype(np.int64))
         check_rewards(rows)
+        key, next_key = self._keys(rows.observation), self._keys(rows.next_observation)
         count = len(rows)
         self.values.visited(
             Visits(
-                key=self.values.embed(rows.observation),
+                key=key,
                 hash=np.zeros(count, np.int64),
                 action=rows.action,
                 target=np.zeros(count, np.float32),
                 reward=rows.reward,
-                next_key=self.values.embed(rows.next_observation),
+                next_key=next_key,
                 terminated=rows.terminated,
                 truncated=rows.truncated,
                 env_id=rows.env_id,
@@ -99,6 +105,15 @@ class AskedMemory(ReplayMemory):
         )
         self.transitions_seen += count
         return np.full(count, -1)
+
+    def _keys(self, observation: np.ndarray) -> np.ndarray:
+        try:
+            return checked_keys(self.values.embed(observation), self.values.key_size)
+        except LostKeys:
+            raise UserError(
+                "an observation has values that are not finite or too large to be a key: look at "
+                "what the environment gives"
+            ) from None
 
     def save_answers(self, folder: Path) -> None:
         """Write what the agent needs to play."""

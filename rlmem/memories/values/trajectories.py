@@ -78,7 +78,7 @@ class Trajectories(Stateful):
                 self.kept.append(whole)
                 self.kept.sort(key=lambda t: -t.score(self.by))
                 del self.kept[self.count :]
-        elif len(run.pieces) == 256:  # a few large arrays rather than thousands of small ones
+        elif len(run.pieces) == 16:  # small arrays take some 450 bytes each that nobody counts
             run.pieces = [_joined(run.pieces)]
 
     def crossings(self, made: np.ndarray, most: int) -> np.ndarray:
