@@ -58,6 +58,7 @@ _LATER_KINDS = {  # that earlier versions do not have
     "processes": Kind(int, low=1, high=2**16),
     "threads": Kind(int, low=1, high=2**12),
     "cpu_seconds": _SECONDS,
+    "peak_rss_bytes": _COUNT,
     "evaluated_at": _COUNT,
     "loss": Kind(int, float, low=-math.inf, high=math.inf, none=True),
     "rows": Kind(dict, low=0),

@@ -15,10 +15,12 @@ import lightning
 import numpy as np
 import torch
 
+from rlmem import distributed
 from rlmem.callbacks.csv_file import CsvFile
 from rlmem.callbacks.diagnostics import ReplayDiagnostics
 from rlmem.collect.rollout import EvaluationResult
 from rlmem.collect.stream import Stream
+from rlmem.collect.worker import peak_rss_bytes
 from rlmem.registry import part
 
 EPISODE_COLUMNS = ["env_steps", "episode", "return", "length", "seconds"]
@@ -81,6 +83,7 @@ class Recorder(lightning.Callback):
         stream.due_every(every)
         self.bytes_peak = 0
         self.seconds_before = self.cpu_seconds_before = 0.0
+        self._rss_before = 0  # the largest of earlier segments
         self.last_evaluation: EvaluationResult | None = None
         self.evaluated_at = 0  # env steps of the last evaluation; 0: there was none
         self.best_return: float | None = None
@@ -100,6 +103,7 @@ class Recorder(lightning.Callback):
         if saved is not None:
             self.seconds_before, self.bytes_peak = saved["seconds"], saved["memory_bytes_peak"]
             self.cpu_seconds_before = saved.get("cpu_seconds", 0.0)
+            self._rss_before = saved.get("peak_rss_bytes", 0)
             self.best_return = saved["best_return"]
             if (loss := saved.get("loss")) is not None:
                 self._newest = {"loss": [loss]}
@@ -123,6 +127,7 @@ class Recorder(lightning.Callback):
         return {
             "seconds": self.seconds,
             "cpu_seconds": self.cpu_seconds,
+            "peak_rss_bytes": self.peak_rss_bytes,
             "memory_bytes_peak": self.bytes_peak,
             "best_return": self.best_return,
             "last_evaluation": asdict(self.last_evaluation) if self.last_evaluation else None,
@@ -146,6 +151,11 @@ class Recorder(lightning.Callback):
         """CPU seconds of the run's processes over all threads, earlier segments included."""
         own = time.process_time() - self._cpu_started
         return self.cpu_seconds_before + own + self.stream.cpu_seconds
+
+    @property
+    def peak_rss_bytes(self) -> int:
+        """Largest resident set of the run's processes, earlier segments included."""
+        return max(self._rss_before, peak_rss_bytes() + self.stream.peak_rss_bytes)
 
     def on_train_start(self, trainer: lightning.Trainer, pl_module: Any) -> None:
         """Start counting speed here."""
@@ -228,9 +238,8 @@ class Recorder(lightning.Callback):
         elapsed = max(seconds - self._last_seconds, 1e-9)
         steps = stream.env_steps - self._last_steps
         updates = agent.grad_steps - self._last_grad_steps
-        spent = {k: v - self._last_parts[k] for k, v in stream.seconds.items()}
         self._last_steps, self._last_seconds = stream.env_steps, seconds
-        self._last_grad_steps, self._last_parts = agent.grad_steps, dict(stream.seconds)
+        self._last_grad_steps = agent.grad_steps
         returns, lengths = stream.episodes.recent_returns, stream.episodes.recent_lengths
         return {
             "env_steps": stream.env_steps,
@@ -242,10 +251,20 @@ class Recorder(lightning.Callback):
             "train_return_mean": float(np.mean(returns)) if returns else None,
             "train_length_mean": float(np.mean(lengths)) if lengths else None,
             "epsilon": agent.epsilon(stream.env_steps),
-            "act_us": 1e6 * spent["act"] / max(steps, 1),
-            "env_us": 1e6 * spent["env"] / max(steps, 1),
-            "insert_us": 1e6 * spent["insert"] / max(steps, 1),
-            "sample_us": 1e6 * spent["sample"] / updates if updates else None,
+            **self._microseconds(steps, updates),
+        }
+
+    def _microseconds(self, steps: int, updates: int) -> dict[str, float | None]:
+        """What the first process took for each of its own env steps and for each minibatch since
+        the last row; None where there was none, or nobody takes the time."""
+        total = self.stream.seconds
+        spent = {name: value - self._last_parts[name] for name, value in total.items()}
+        self._last_parts = dict(total)
+        own = steps / distributed.size
+        counts = {"act": own, "env": own, "insert": own, "sample": updates}
+        return {
+            f"{name}_us": 1e6 * spent[name] / count if count and name in spent else None
+            for name, count in counts.items()
         }
 
     def _learning(self, outputs: dict[str, Any]) -> dict[str, Any]:

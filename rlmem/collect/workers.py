@@ -90,6 +90,7 @@ class WorkerStream(Stream):
         super().__init__(env, memory, config)
         self.start, self.workers, self.rest_every = start, workers, rest_every
         self.updates = 0
+        self.seconds = {"act": 0.0, "env": 0.0}  # workers draw nothing, and write as they step
         self._desk = Desk.make(workers, config.max_episodes)
         self._processes: list[_Process] = []
         self._states: dict[int, State] = {}  # of a checkpoint, by worker

@@ -18,7 +18,6 @@ from rlmem.callbacks.records import Recorder
 from rlmem.callbacks.signals import StopOnSignal
 from rlmem.collect.module import EnvStepDataModule
 from rlmem.collect.stream import Stream
-from rlmem.collect.worker import peak_rss_bytes
 from rlmem.compiling import watched
 from rlmem.config.schema import TrainSettings
 from rlmem.config.sweep_place import place_of_this_job
@@ -179,7 +178,7 @@ class Run:
             "memory_entries": held.entries,
             "transitions_seen": held.seen,
             "bytes_per_transition": held.bytes / held.represented if held.represented else None,
-            "peak_rss_bytes": peak_rss_bytes() + stream.peak_rss_bytes,
+            "peak_rss_bytes": recorder.peak_rss_bytes,
             "env_steps_per_second": stream.env_steps / seconds if seconds else None,
             "wall_seconds": seconds,
             "cpu_seconds": recorder.cpu_seconds,

@@ -4,10 +4,14 @@ import csv
 import functools
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
+from rlmem import distributed
+from rlmem.callbacks.records import Recorder
 from rlmem.runs import summary
 from tests.runs.helpers import rows_of, run, summary_of
 
@@ -124,3 +128,33 @@ def test_the_commit_is_rlmems_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert summary.git_commit() is None
     run_git(["git", "add", "summary.py"])
     assert summary.git_commit() is not None
+
+
+def recorder_of(seconds: dict[str, float], tmp_path: Path) -> Recorder:
+    stream = SimpleNamespace(due_every=lambda steps: None, seconds=seconds, peak_rss_bytes=0)
+    recorder = Recorder(tmp_path, cast(Any, stream), 100, [])
+    recorder._last_parts = dict.fromkeys(seconds, 0.0)
+    return recorder
+
+
+def test_times_are_of_the_steps_of_the_process_that_took_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(distributed, "size", 2)
+    recorder = recorder_of({"act": 1.0, "env": 2.0, "insert": 3.0, "sample": 4.0}, tmp_path)
+    found = recorder._microseconds(steps=200, updates=50)  # 100 steps are another process's
+    assert found == {"act_us": 1e4, "env_us": 2e4, "insert_us": 3e4, "sample_us": 8e4}
+    assert set(recorder._microseconds(steps=200, updates=50).values()) == {0.0}  # since the last
+
+
+def test_times_that_nobody_takes_are_empty(tmp_path: Path) -> None:
+    recorder = recorder_of({"act": 1.0, "env": 2.0}, tmp_path)
+    found = recorder._microseconds(steps=100, updates=50)
+    assert (found["insert_us"], found["sample_us"]) == (None, None)
+
+
+def test_the_largest_resident_set_is_that_of_all_segments(tmp_path: Path) -> None:
+    recorder = recorder_of({}, tmp_path)
+    assert 0 < recorder.peak_rss_bytes < 2**50
+    recorder._rss_before = 2**50  # of a segment before
+    assert recorder.peak_rss_bytes == 2**50
