@@ -162,15 +162,22 @@ def complete_part(pairs: set[tuple[float, float]]) -> set[tuple[float, float]]:
 def _effects(
     env_id: str, label: str, part: str, settings: Sequence[Setting], measures: Sequence[Measure]
 ) -> Effects:
-    points = [(*pair(setting), run) for setting in settings for run in setting.finished]
+    points = [(*pair(setting), run) for setting in settings for run in _one_a_seed(setting)]
     spans = [(values[0], values[-1]) for values in levels({pair(setting) for setting in settings})]
     effects = [effect for measure in measures for effect in _of_measure(measure, points, spans)]
     return Effects(env_id, label, part, len(points), effects, _notes(settings))
 
 
+def _one_a_seed(setting: Setting) -> list[Run]:
+    """Its finished runs, of each seed the first: the same run again is no further evidence."""
+    return list({run.seed: run for run in reversed(setting.finished)}.values())[::-1]
+
+
 def _notes(settings: Sequence[Setting]) -> list[str]:
     """What the reader of a fit should know."""
     notes = []
+    if any(len(_one_a_seed(setting)) < len(setting.finished) for setting in settings):
+        notes.append("of runs that have setting and seed in common one is counted")
     pairs = {pair(setting) for setting in settings}
     rows, columns = levels(pairs)
     if len(pairs) < (whole := len(rows) * len(columns)):

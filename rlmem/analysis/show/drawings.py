@@ -183,6 +183,7 @@ def draw(
     by_label: dict[str, dict[str, Setting]] = {}
     scores: dict[str, dict[str, list[np.ndarray]]] = {}
     looks: dict[str, Look] = {}
+    few: set[str] = set()
     for setting in settings:
         looks[setting.label] = setting.look
         if len(setting.returns):
@@ -190,9 +191,10 @@ def draw(
         if len(normalized := setting.values("human_normalized_score")):
             games = scores.setdefault(setting.label, {})
             games.setdefault(setting.runs[0].task, []).append(normalized)
+            few |= set() if figures.has_bounds(setting) else {setting.label}
     caption = "Probability of improvement, over all environments that two settings share"
     keep("", "improvement", caption, figures.improvement(by_label))
-    keep("", "profiles", "Performance profiles", figures.profiles(scores, looks))
+    keep("", "profiles", "Performance profiles", figures.profiles(scores, looks, few))
     for section in sections:
         for name, (caption, figure) in section.figures.items():
             keep("", name, caption, figure)

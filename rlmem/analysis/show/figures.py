@@ -208,7 +208,8 @@ def _errors(estimate: Estimate) -> list[list[float]] | None:
 def improvement(by_method: dict[str, dict[str, Setting]]) -> Figure | None:
     """Probability that the row's memory scores above the column's, over their common tasks.
 
-    Where these are fewer than FEW_SEEDS runs, nothing is said: it would be 0 or 1 by chance.
+    Where these are fewer than FEW_SEEDS runs, nothing is said: it would be 0 or 1 by chance. Bounds
+    are given where each setting has FEW_SEEDS seeds on each task, none of them twice.
     """
     names = list(by_method)
     if not 2 <= len(names) <= MOST_COMPARED:
@@ -227,8 +228,8 @@ def improvement(by_method: dict[str, dict[str, Setting]]) -> Figure | None:
             p = probability_of_improvement([a for a, _ in pairs], [b for _, b in pairs])
             table[i, j] = p.value
             texts[i][j] = f"{p.value:.2f}"
-            once = all(s.by_seed(s.metric) is not None for settings in both for s in settings)
-            bounds = once and p.low is not None and p.high is not None and p.low < p.high
+            bounds = all(has_bounds(setting) for settings in both for setting in settings)
+            bounds = bounds and p.low is not None and p.high is not None and p.low < p.high
             if len(names) <= MOST_WITH_BOUNDS and bounds:
                 texts[i][j] += f"\n{p.low:.2f}-{p.high:.2f}"
     if not np.isfinite(table).any():
@@ -252,17 +253,21 @@ def _seeds(setting: Setting) -> int:
     return len(setting.seeds_of(setting.metric))
 
 
+def has_bounds(setting: Setting) -> bool:
+    """Whether its runs are enough for an interval: FEW_SEEDS seeds, none of them twice."""
+    return _seeds(setting) >= FEW_SEEDS and setting.by_seed(setting.metric) is not None
+
+
 @rc_context(STYLE)
 def profiles(
-    scores: dict[str, dict[str, list[np.ndarray]]], looks: dict[str, Look]
+    scores: dict[str, dict[str, list[np.ndarray]]], looks: dict[str, Look], few: set[str]
 ) -> Figure | None:
     """Share of runs above a human-normalised score, for methods with at least two games.
-
-    A band is drawn where each game has FEW_SEEDS runs.
 
     Args:
         scores: method -> game -> scores of its runs, of each setting on it.
         looks: of each method.
+        few: methods without a band, whose runs are too few for one (`has_bounds`) on some game.
     """
     shown = {
         name: [np.concatenate(parts) for parts in games.values()]
@@ -280,7 +285,7 @@ def profiles(
         share, low, high = performance_profile(tasks, taus)
         at.plot(taus, share, label=f"{short(name)} ({len(tasks)} games)",
                 color=looks[name].colour, linestyle=looks[name].dash)  # fmt: skip
-        if min(map(len, tasks)) >= FEW_SEEDS:
+        if name not in few:
             at.fill_between(taus, low, high, color=looks[name].colour, alpha=0.15, linewidth=0)
     at.set(xlabel="human-normalised score", ylabel="share of runs above it", ylim=(0, 1.02))
     drawn.legend(loc="outside lower center", ncols=2)

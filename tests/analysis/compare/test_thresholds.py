@@ -279,3 +279,24 @@ def test_of_equal_numbers_neither_step_nor_interval_is_what_rounding_leaves() ->
     found = surface(a, h, np.full(8, 1 / 3))
     assert found is not None
     assert [(step.value, step.low, step.high) for step in found] == [(0, 0, 0)] * 3
+
+
+def test_a_run_that_is_there_twice_counts_once(tmp_path: Path) -> None:
+    def entries(a: float, h: float, seed: int) -> float:
+        return 4000 * a + 1000 * h + bump(a, h, seed)
+
+    once = effects_of(make_grid(tmp_path / "once", entries))
+    make_grid(tmp_path / "twice/a", entries)
+    twice = make_grid(tmp_path / "twice/b", lambda a, h, seed: entries(a, h, seed) + 1)
+    settings = make_settings(collect([tmp_path / "twice"]).runs)
+    grids = threshold_grids(settings)
+    assert len(twice) == len(grids) == 1
+    (found,) = list(threshold_effects("CartPole-v1", *next(iter(grids.items()))))
+    assert found.runs == 16
+    assert "of runs that have setting and seed in common one is counted" in found.notes
+    for effect in found.effects:
+        if effect.measure.name == "entries":
+            step, alone = effect.step, once["entries", effect.term].step
+            assert step is not None
+            assert alone is not None
+            assert step.value == pytest.approx(alone.value, abs=2)

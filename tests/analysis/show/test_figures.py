@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
-from rlmem.analysis.compare.settings import make_settings
+from rlmem.analysis.compare.settings import Setting, make_settings
 from rlmem.analysis.read.runs import read_run
 from rlmem.analysis.show import figures
 from tests.analysis.helpers import make_run
@@ -93,3 +93,22 @@ def test_a_point_is_of_one_run(tmp_path: Path) -> None:
     (line,) = (line for line in drawn.axes[0].lines if "seeds" in str(line.get_gid()))
     shown = [(x, y) for x, y in zip(*line.get_data(), strict=True) if x == x and y == y]
     assert shown == [(100, 1), (200, 2)]
+
+
+@pytest.mark.parametrize(("seeds", "bounds"), [(range(2), False), (range(5), True)])
+def test_a_probability_has_bounds_where_each_task_has_seeds_enough(
+    tmp_path: Path, seeds: range, bounds: bool
+) -> None:
+    names = {"uniform": 0.0, "per": 3.0}
+    by_method: dict[str, dict[str, Setting]] = {name: {} for name in names}
+    for task in ("CartPole-v1", "Acrobot-v1", "MountainCar-v0"):
+        for name, more in names.items():
+            folders = [tmp_path / f"{task}-{name}-{seed}" for seed in seeds]
+            for seed, folder in zip(seeds, folders, strict=True):
+                make_run(folder, name, seed, env_id=task, final=10.0 * seed % 7 + more)
+            (by_method[name][task],) = make_settings([read_run(folder) for folder in folders])
+    drawn = figures.improvement(by_method)
+    assert drawn is not None
+    texts = [text.get_text() for text in drawn.axes[0].texts if text.get_text()]
+    assert len(texts) == 2
+    assert all(("\n" in text) == bounds for text in texts)
