@@ -5,7 +5,8 @@ python benchmarks/drq.py --list
 
 One environment, an update each env step, one torch thread. "bare" is the same network, updates and
 environment in the plainest fast loop, over a hand-written ring of uncompressed frames; denormal
-numbers are flushed to zero, as in rlmem. The clock starts 400 updates after the first.
+numbers are flushed to zero and the allocator keeps freed memory, as in rlmem. The clock starts 400
+updates after the first.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from frame_ring import FrameRing
 from numba import njit
 from rlmem_train import measured
 from torch import nn
+
+from rlmem.allocator import keep_freed_memory
 
 CAPACITY, BATCH, N_STEP, GAMMA = 100_000, 32, 10, 0.99
 LR, ADAM_EPS, SHIFT, INTENSITY = 1e-4, 1.5e-4, 4, 0.05
@@ -74,6 +77,7 @@ def augmented(images: torch.Tensor) -> torch.Tensor:
 def bare(steps: int) -> float:
     """The plainest fast loop."""
     torch.set_flush_denormal(True)
+    keep_freed_memory()
     rng = np.random.default_rng(0)
     # The rules of env/protocol=atari_100k.
     env = make_envs(1, repeat_action_probability=0.0, noop_max=30, episodic_life=True)
@@ -107,7 +111,8 @@ def bare(steps: int) -> float:
     never = np.zeros(1, np.bool_)  # cut off: no game is so long here
     window, env_steps = Window(CLOCK, steps), 0
     while not window.tick(env_steps):
-        epsilon = max(LEAST, 1 - (1 - LEAST) * env_steps / DECAYED)
+        fallen = max(0, env_steps - STARTS) / (DECAYED - STARTS)
+        epsilon = max(LEAST, 1 - (1 - LEAST) * fallen)
         if env_steps < STARTS or rng.random() < epsilon:
             action = rng.integers(0, num_actions, 1)
         else:

@@ -95,7 +95,8 @@ FIGURES = {
         study="atari_100k",
         env_id="ALE/RoadRunner",
         measure="eval_return_mean",
-        title="On Road Runner 1 MiB of replay is too little; 4 MiB did about as well as all\n"
+        title="On Road Runner 1 MiB of replay is too little; "
+        "no difference seen between 4 MiB and all\n"
         "(DrQ(eps), 100,000 steps, 5 seeds: small; their mean: large)",
         y_label="score of 100 games",
         x_range=(0.7, 32),
