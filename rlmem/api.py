@@ -1,5 +1,6 @@
 """rlmem from Python: train, score and load runs as the command line does."""
 
+import contextlib
 import io
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -148,7 +149,12 @@ def train(overrides: Iterable[str] = (), *, run_dir: str | Path | None = None) -
     spin_briefly()
     from rlmem.runs.train import train_run
 
-    path, _ = train_run(settings)
+    made = Path(settings.paths.output_dir)
+    try:
+        path, _ = train_run(settings)
+    finally:
+        with contextlib.suppress(OSError):  # it holds something, as it does where the run is there
+            made.rmdir()
     return Run(path)
 
 

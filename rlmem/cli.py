@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from rlmem.config import run_hydra
+from rlmem.config import MULTIRUN, run_hydra
 from rlmem.config.quoting import override_of
 from rlmem.config.run_directory import no_run, override_key, saved_config, saved_overrides
 from rlmem.errors import UserError, file_error, printable
@@ -55,6 +55,8 @@ def repeat_overrides(argv: list[str]) -> list[str]:
             f"resume={resume}: one run a command; a name with a comma is quoted: "
             f"resume='\"{name}\"'"
         )
+    if any(a in MULTIRUN for a in argv):
+        raise UserError(f"resume={resume}: goes on with one run; leave -m out")
     if "hydra.run.dir" in given:
         raise UserError(
             f"hydra.run.dir={given['hydra.run.dir']}: resume={resume} goes on in its own "

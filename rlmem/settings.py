@@ -216,6 +216,8 @@ def _typed(hint: Any, value: Any, key: str, within: list[Any] | None = None) -> 
     Args:
         within: the list that the key has, where the value is an item of it.
     """
+    if isinstance(value, int) and value.bit_length() > 1000:  # too long to show, and no float
+        raise UserError(f"{key}: must be a number of at most 300 digits")
     origin = typing.get_origin(hint)
     shown = "null" if value is None else value
     shown = str(value).lower() if isinstance(value, bool) else shown
@@ -225,8 +227,12 @@ def _typed(hint: Any, value: Any, key: str, within: list[Any] | None = None) -> 
     if origin in (types.UnionType, typing.Union):
         if value is None:
             return None
-        (inner,) = (part for part in typing.get_args(hint) if part is not type(None))
-        return _typed(inner, value, key, within)
+        inner = [part for part in typing.get_args(hint) if part is not type(None)]
+        if len(inner) > 1:
+            raise TypeError(
+                f"{key}: a setting is of one type, or null, or Any with a check: {hint}"
+            )
+        return _typed(inner[0], value, key, within)
     if value is None and within is None:
         raise UserError(f"{key}=null: must have a value, null is none")
     if origin is list:

@@ -14,10 +14,12 @@ import rlmem
 from rlmem.analysis.read.runs import read_run
 from rlmem.analysis.show.report import _check_own
 from rlmem.analysis.show.status import read_status, render_status
+from rlmem.callbacks.checkpoint_files import check_manifest
 from rlmem.callbacks.csv_file import CsvFile
 from rlmem.collect.rollout import Video
 from rlmem.config.run_directory import check_taken, run_settings
 from rlmem.errors import UserError, one_line, printable
+from rlmem.memories.base.serialize import load_state, save_state
 from rlmem.run_files import (
     check_links,
     is_number,
@@ -30,7 +32,7 @@ from rlmem.run_files import (
     write_small,
 )
 from rlmem.runs.evaluate import say
-from rlmem.runs.resume import finished_summary, lock_run
+from rlmem.runs.resume import finished_summary, lock_run, resolve_run_dir
 from tests.settings import settings
 
 # Where something is read or written without `run_files`, and why that is no run directory.
@@ -296,3 +298,66 @@ def test_a_summary_that_says_finished_and_no_more_is_one_line(tmp_path: Path) ->
     (tmp_path / "summary.json").write_text('{"status": "finished"}')
     with pytest.raises(UserError, match=r"summary\.json: is damaged"):
         finished_summary(tmp_path)
+
+
+@pytest.mark.parametrize("summary", [{"env_steps": 300, "episodes": "x"}, {"env_steps": 1e9}, {}])
+def test_a_finished_summary_of_other_values_is_one_line(
+    tmp_path: Path, summary: dict[str, object]
+) -> None:
+    (tmp_path / "summary.json").write_text(json.dumps({"status": "finished", **summary}))
+    with pytest.raises(UserError, match=r"summary\.json: is damaged, as it"):
+        finished_summary(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "scored",
+    [
+        {"returns": [10**400], "lengths": [3]},
+        {"returns": [1.0], "lengths": [3], "more": 1},
+        {"returns": [1.0], "lengths": [3], "unended": "x"},
+    ],
+)
+def test_a_manifest_whose_scores_no_run_saves_is_refused(scored: dict[str, object]) -> None:
+    manifest = {
+        "env_steps": 1,
+        "grad_steps": 1,
+        "memory_saved": True,
+        "best_return": None,
+        "last_evaluation": {"returns": [1.0], "lengths": [3]},
+        "seconds": 1.0,
+        "memory_bytes_peak": 1,
+    }
+    check_manifest(manifest)
+    with pytest.raises(ValueError, match=r"its (last_evaluation|unended)"):
+        check_manifest({**manifest, "last_evaluation": scored})
+
+
+@pytest.mark.parametrize("header", ["{'descr': (\n", "-" * 9000 + "1"])
+def test_an_array_whose_header_python_cannot_read_is_refused(tmp_path: Path, header: str) -> None:
+    save_state(tmp_path, {"count": np.arange(3)})
+    text = header.encode("latin-1")
+    content = b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text
+    (tmp_path / "count.npy").write_bytes(content)
+    state = load_state(tmp_path)
+    state._verified.add("count")  # whoever gives a run away writes its checksums too
+    with pytest.raises(ValueError, match="is no array"):
+        state["count"]
+
+
+@pytest.mark.parametrize("resume", ["null", "auto"])
+@pytest.mark.parametrize("multirun", [True, False])
+def test_a_link_in_the_folder_of_a_sweep_is_refused(
+    tmp_path: Path, resume: str, multirun: bool
+) -> None:
+    job = tmp_path / "sweep/seed=1"
+    job.mkdir(parents=True)
+    (tmp_path / "elsewhere").mkdir()
+    (job / "checkpoints").symlink_to(tmp_path / "elsewhere")
+    asked = settings(f"resume={resume}")
+    with pytest.raises(UserError, match="is a link that leads out of the run directory"):
+        resolve_run_dir(asked, job, multirun)
+    linked = tmp_path / "sweep/seed=2"
+    linked.symlink_to(tmp_path / "elsewhere")
+    if multirun:
+        with pytest.raises(UserError, match="is a link, and jobs write below their sweep"):
+            resolve_run_dir(asked, linked, multirun)

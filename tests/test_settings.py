@@ -245,3 +245,19 @@ def test_a_range_says_what_it_takes(
     assert str(taken) == text
     assert all(number in taken for number in inside)
     assert not any(number in taken for number in outside)
+
+
+@pytest.mark.parametrize("key", ["weight", "size", "tone"])
+def test_a_number_that_is_too_long_to_show_is_one_line(key: str) -> None:
+    kind = {"weight": Toy, "size": Wheel, "tone": Bell}[key]
+    with pytest.raises(UserError, match=rf"{key}: must be a number of at most 300 digits"):
+        fill(kind, {key: 16**5000})
+
+
+def test_a_type_that_no_setting_has_is_told_to_its_writer() -> None:
+    @dataclass(kw_only=True)
+    class Odd(Settings):
+        x: int | str = setting()
+
+    with pytest.raises(TypeError, match=r"x: a setting is of one type, or null, .*: int \| str"):
+        fill(Odd, {"x": 1})

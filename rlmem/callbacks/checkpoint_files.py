@@ -65,6 +65,8 @@ _LATER_KINDS = {  # that earlier versions do not have
     "summary": Kind(dict, low=0, none=True),
 }
 _EPISODES = Kind(list, low=0)
+_NUMBER = Kind(int, float, low=-1e300, high=1e300)
+_LATER_SCORES = {"successes": Kind(list, low=0, none=True), "unended": _COUNT}
 
 
 # Writing.
@@ -302,7 +304,10 @@ def check_manifest(manifest: Mapping[str, Any]) -> None:
     check_kinds(manifest.get("rows") or {}, dict.fromkeys(manifest.get("rows") or {}, _COUNT))
     if (scored := manifest["last_evaluation"]) is not None:
         check_kinds(scored, {"returns": _EPISODES, "lengths": _EPISODES})
-        number = Kind(int, float, low=-math.inf, high=math.inf)
         lists = [scored[name] for name in ("returns", "lengths")]
-        if not all(value in number for values in lists for value in values) or not lists[0]:
+        if not all(value in _NUMBER for values in lists for value in values) or not lists[0]:
             raise ValueError("its last_evaluation holds no numbers")
+        later = {name: kind for name, kind in _LATER_SCORES.items() if name in scored}
+        check_kinds(scored, later)
+        if unknown := scored.keys() - {"returns", "lengths", *_LATER_SCORES}:
+            raise ValueError(f"its last_evaluation holds {min(unknown)!r:.80}")

@@ -51,7 +51,7 @@ def files_only(settings: Any, run: Any, run_dir: Path, name: str) -> None:
 def cut_files(run_dir: Path, saved: Mapping[str, Any]) -> None:
     """Drop what a run's files hold beyond a checkpoint, of which the manifest is given."""
     for name, columns in COLUMNS.items():
-        CsvFile(run_dir / name, columns, saved["env_steps"], saved["rows"][name]).close()
+        CsvFile(run_dir / name, columns, saved["env_steps"], saved["rows"].get(name)).close()
 
 
 def _shortened(value: Any, digits: int) -> Any:

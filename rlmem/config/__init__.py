@@ -162,7 +162,7 @@ def run_hydra(
     try:
         if line := dashes(arguments):
             raise UserError(line)
-        if any(a in MULTIRUN for a in arguments):
+        if any(a in MULTIRUN for a in arguments) or any(map(_searches, overrides)):
             _check_folder_of_jobs(overrides)
         arguments = plugins.load(arguments)
         plugins.set_defaults()
@@ -185,6 +185,11 @@ def run_hydra(
             return _user_mistake(exc, line, show)
         if not sweep.SweepRecord.current:
             raise
+        if sweep.SweepRecord.current.search and "Record does not exist" in str(exc):
+            # Optuna's, where no trial has a value. Those that failed have said so.
+            none = "the search made no trial; use hydra.sweeper.n_trials=1 or more"
+            failed = sweep.SweepRecord.current.failed()
+            return _end_of_sweep(0) if failed else _user_mistake(exc, none, show)
         lost = sweep.lost_job(exc, sweep.SweepRecord.current.folder)
         if lost is None or show:
             traceback.print_exception(exc)
@@ -197,6 +202,12 @@ def run_hydra(
             return _user_mistake(job.error, line, show)
         raise job.error
     return _end_of_sweep(0)
+
+
+def _searches(override: str) -> bool:
+    """Whether it makes a sweep of the command without -m."""
+    key, _, value = override.lstrip("+").partition("=")
+    return key == "hparams_search" and value not in ("", "null")
 
 
 def _check_folder_of_jobs(overrides: Sequence[str]) -> None:

@@ -196,6 +196,12 @@ def _unused_group(group: str, overrides: list[str]) -> str:
     parent, _, name = group.rpartition("/")
     if parent in config_groups() and group in config_groups():
         owners = [f"{parent}={o}" for o in config_options(parent) if chooses(parent, o, name)]
+        experiment = _given("experiment", overrides)
+        if given == group and experiment != "experiment":  # nobody has typed it
+            return (
+                f"{experiment}: chooses {group}, which the chosen {parent} has not; it goes with "
+                f"{' or '.join(sorted(owners))}"
+            )
         return (
             f"{given}: the chosen {parent} has no {name}, leave it out; "
             f"it goes with {' or '.join(sorted(owners))}"

@@ -45,7 +45,7 @@ class EvalReturn:
 
     def value(self, summary: Mapping[str, Any]) -> Any:
         """The number, or the pair of numbers, of a finished run's summary."""
-        return summary["eval_return_mean"]
+        return summary.get("eval_return_mean")
 
 
 @part("objective", "return_and_bytes", settings=ObjectiveSettings)
@@ -55,7 +55,7 @@ class ReturnAndBytes(EvalReturn):
     directions: Any = ("maximize", "minimize")
 
     def value(self, summary: Mapping[str, Any]) -> Any:
-        return summary["eval_return_mean"], summary["memory_bytes_peak"]
+        return summary.get("eval_return_mean"), summary.get("memory_bytes_peak")
 
 
 @part("objective", "return_at_budget", settings=ObjectiveSettings)
@@ -77,8 +77,8 @@ class ReturnAtBudget(EvalReturn):
             raise UserError(f"objective.budget={error}") from None
 
     def value(self, summary: Mapping[str, Any]) -> Any:
-        over = summary["memory_bytes_peak"] > parse_bytes(self.settings.budget)
-        return -math.inf if over else summary["eval_return_mean"]
+        over = summary.get("memory_bytes_peak", 0) > parse_bytes(self.settings.budget)
+        return -math.inf if over else summary.get("eval_return_mean")
 
 
 def _directions(kind: str) -> Any:

@@ -41,11 +41,12 @@ def load(arguments: Sequence[str]) -> list[str]:
     registry.load_plugins([given] if isinstance(given, str) else given)
     folders = []
     for part in registry.from_outside():
-        folder = Path(str(sys.modules[part.module].__file__)).parent / "conf"
-        if (folder / part.group).is_dir() and folder != CONF_DIR:  # of options of its own
+        file = getattr(sys.modules[part.module], "__file__", None)  # a notebook's cells have none
+        folder = Path(file).parent / "conf" if file else None
+        if folder and (folder / part.group).is_dir() and folder != CONF_DIR:  # options of its own
             folders.append(f"file://{folder}")
-        own = folder / part.group / f"{part.name}.yaml"
-        if not own.is_file() and _is_group(part.group) and not _has_yaml(part):
+        own = folder and (folder / part.group / f"{part.name}.yaml").is_file()
+        if not own and _is_group(part.group) and not _has_yaml(part):
             ConfigStore.instance().store(
                 group=part.group, name=part.name, node=option(part), provider=part.module
             )

@@ -25,7 +25,7 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 from omegaconf.errors import OmegaConfBaseException
 
-from rlmem.run_files import lock_file, read_json, write_small
+from rlmem.run_files import Kind, lock_file, read_json, write_small
 
 SWEEP_FILE, ERROR_FILE = "sweep.json", "error.json"
 
@@ -55,7 +55,12 @@ class Sweep:
         names = self.jobs or sorted(file.parent.name for file in self.folder.glob("*/error.json"))
         ended = (name for name in names if not _is_finished(self.folder / name))
         errors = [(name, read_json(self.folder / name / ERROR_FILE)) for name in ended]
-        return [(name, str(e["error"]), int(e["exit_code"])) for name, e in errors if e]
+        return [(name, str(e.get("error", "it failed")), _code(e)) for name, e in errors if e]
+
+
+def _code(error: dict[str, Any]) -> int:
+    code = error.get("exit_code")
+    return int(code) if code is not None and code in Kind(int, low=1, high=255) else 1
 
 
 class FailedJob(JobReturn):

@@ -20,11 +20,14 @@ from rlmem.config.run_directory import check_folder, check_taken, no_run, saved_
 from rlmem.config.schema import TrainSettings
 from rlmem.config.shares import processes_of
 from rlmem.errors import UserError
-from rlmem.run_files import Kind, lock_file, why_not, write_small
+from rlmem.run_files import Kind, check_kinds, lock_file, why_not, write_small
 from rlmem.runs.summary import read_summary, why_no_checkpoint, write_summary
 from rlmem.settings import free_keys
 
 COUNT = Kind(int, low=0)  # of env steps
+_SCORE = Kind(int, float, low=-1e300, high=1e300, none=True)
+# What is asked of a finished run's summary where it has it; it may be another version's.
+_ASKED = {"episodes": COUNT, "memory_bytes_peak": COUNT, "eval_return_mean": _SCORE}
 
 
 def differences(saved: dict[str, Any], asked: TrainSettings) -> list[str]:
@@ -92,21 +95,30 @@ def finished_summary(run_dir: Path) -> dict[str, Any] | None:
     """
     summary = read_summary(run_dir)
     if summary and summary.get("status") == "finished":
-        if summary.get("env_steps") not in COUNT:
-            raise UserError(
-                f"{run_dir}/summary.json: is damaged, as it does not say how far the run came; "
-                "remove it, and its last checkpoint says so"
-            )
+        _check_summary(summary, f"{run_dir}/summary.json")
         return summary
     folder = find_checkpoint(run_dir)
     manifest = read_manifest(folder) if folder else {}
     if folder is None or not (summary := manifest.get("summary")):
         return None
+    _check_summary(summary, f"{folder}/manifest.json")
     with lock_run(run_dir):
         cut_files(run_dir, manifest)
         remove_leftovers(folder)
         write_summary(run_dir, summary)
     return summary
+
+
+def _check_summary(summary: dict[str, Any], where: str) -> None:
+    """Refuse a finished run's summary without what a command that meets it asks of it."""
+    try:
+        there = {name: kind for name, kind in _ASKED.items() if name in summary}
+        check_kinds(summary, {"env_steps": COUNT, **there})
+    except ValueError as error:
+        raise UserError(
+            f"{where}: is damaged, as {error}; put it back, or remove the run directory to start "
+            "anew"
+        ) from None
 
 
 def _is_locked(run_dir: Path) -> bool:
@@ -145,6 +157,9 @@ def resolve_run_dir(cfg: TrainSettings, output_dir: Path, multirun: bool) -> tup
         UserError: there is nothing to resume, it is of another configuration, or the output
             directory holds another run.
     """
+    if multirun and output_dir.is_symlink():  # the user has named the sweep's folder alone
+        raise UserError(f"{output_dir} is a link, and jobs write below their sweep; remove it")
+    check_folder(output_dir)
     if cfg.resume is None:
         _check_whole(output_dir)
         if not _holds_run(output_dir):  # at most one that was begun
@@ -159,6 +174,7 @@ def resolve_run_dir(cfg: TrainSettings, output_dir: Path, multirun: bool) -> tup
     if cfg.resume == "auto":
         found = output_dir if multirun or _holds_run(output_dir) else None
         found = found or _newest_unfinished(output_dir, cfg)
+        check_folder(found or output_dir)
         _check_whole(found or output_dir)
         if found is None or find_checkpoint(found) is None:
             return output_dir, False

@@ -24,6 +24,7 @@ MISTAKES = {
     "trainer.precision=bf16": "trainer.precision=bf16: no such precision; available: 32-true, bf1",
     # keys of another choice
     "env=cartpole env/protocol=machado": "has no protocol, leave it out; it goes with env=atari",
+    "experiment=atari_100k_der env=minatar_breakout": "atari_100k_der: chooses env/protocol, which",
     "env=cartpole env.game=pong": "env.game=pong: no such key in env as chosen; it goes with env=",
     "memory.contexts=4": "memory.contexts=4: no such key in memory as chosen; it goes with memory=",
     "memory.sampler.alpha=.5": "it goes with memory/sampler=prioritized or memory/sampler=rank",

@@ -3,6 +3,7 @@
 import importlib
 import re
 import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -190,3 +191,16 @@ class Bare:
 def test_an_env_need_not_say_what_its_environments_have(plugin: Path, chosen: str) -> None:
     plugin.write_text(BARE_ENV)
     assert given("env=bare", chosen).env.name == "bare"
+
+
+def test_a_part_of_a_notebook_has_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = types.ModuleType("cells")  # as __main__ is there
+    monkeypatch.setitem(sys.modules, "cells", module)
+
+    class Mine:
+        pass
+
+    Mine.__module__ = "cells"
+    registry.part("memory/sampler", "of_a_cell")(Mine)
+    chosen = settings("memory=per", "memory/sampler=of_a_cell")
+    assert chosen.memory.sampler.part.cls is Mine

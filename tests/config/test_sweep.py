@@ -13,7 +13,7 @@ from hydra import initialize_config_dir
 from rlmem.analysis.show.status import read_status
 from rlmem.config import CONF_DIR, run_hydra
 from rlmem.config.schema import TrainSettings
-from rlmem.config.sweep import SweepRecord, at_once, write_error
+from rlmem.config.sweep import Sweep, SweepRecord, at_once, write_error
 from rlmem.errors import UserError
 from tests.settings import settings
 
@@ -256,3 +256,40 @@ def test_the_objective(overrides: list[str], value: Any) -> None:
 def test_an_objective_that_cannot_be(overrides: list[str], line: str) -> None:
     with pytest.raises(UserError, match=line):
         settings(*overrides)
+
+
+def search(*more: str) -> int:
+    """Without -m, which a search does not need."""
+    given = ["hparams_search=dqn_small", "env=cartpole", "hydra.sweep.dir=sweep", *more]
+    return run_hydra(task, "train", given)
+
+
+@pytest.mark.slow
+def test_a_search_whose_trials_all_fail_lists_them(capfd: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("optuna")
+    assert search("seed=7", "hydra.sweeper.n_trials=2") == 2
+    told = capfd.readouterr()
+    assert "2 failed in" in told.err
+    assert "Record does not exist" not in told.err + told.out
+
+
+@pytest.mark.slow
+def test_a_search_of_no_trial_is_one_line(capfd: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("optuna")
+    assert search("hydra.sweeper.n_trials=0") == 2
+    told = capfd.readouterr().err
+    assert "rlmem: the search made no trial; use hydra.sweeper.n_trials=1 or more\n" in told
+    assert "Record does not exist" not in told
+
+
+def test_one_folder_for_all_trials_is_refused(capfd: pytest.CaptureFixture[str]) -> None:
+    assert search("paths.output_dir=mine") == 2
+    assert "paths.output_dir=mine: is of one run" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("error", [{"a": 1}, {"exit_code": "x"}, {"error": 5, "exit_code": 10**9}])
+def test_an_error_file_of_other_values_is_a_failure_all_the_same(error: dict[str, Any]) -> None:
+    Path("sweep/seed=7").mkdir(parents=True)
+    Path("sweep/seed=7/error.json").write_text(json.dumps(error))
+    ((name, _, code),) = Sweep(Path("sweep"), {"seed=7": []}, []).failed()
+    assert (name, code) == ("seed=7", 1)

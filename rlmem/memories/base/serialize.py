@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import tokenize
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -32,6 +33,9 @@ MOST_STATE = 2**28  # bytes of state.json
 SPOT_CHECK = 2**24  # bytes of linked files that a save reads again, beside what it writes
 _FILES = "files"  # key of state.json that holds each array file's size, checksum and time
 _CHECKSUM = "crc32"  # key of state.json, the last: of the text before it
+# What numpy raises of a file that is no array, also where Python cannot read its header.
+_NO_ARRAY = (ValueError, SyntaxError, TypeError, OverflowError, EOFError, RecursionError)
+_NO_ARRAY += (MemoryError, tokenize.TokenError)
 _NAME = re.compile(r"[\w.-]{1,200}")  # of an array: no way out of its folder
 
 
@@ -101,7 +105,7 @@ class SavedState(Mapping[str, Any]):
             self._verified.add(name)
         try:
             return np.load(path, mmap_mode="r", allow_pickle=False)
-        except (ValueError, SyntaxError, TypeError, OverflowError, EOFError) as error:
+        except _NO_ARRAY as error:
             raise ValueError(f"{path} is no array ({error})"[:300]) from None
 
     def intact(self, names: Iterable[str]) -> bool:

@@ -150,8 +150,8 @@ class GraphMemory(ValueMemory):
         if touch:
             self._touch(slot)
         values, tried = mean_values(self.arrays, self.rule, slot, distance, self.delta)
-        each = (a[:, None].repeat(self.num_actions, 1) for a in (slot, distance))
-        return values, Neighbours(*each, tried)
+        slot, distance = (a[:, None].repeat(self.num_actions, 1) for a in (slot, distance))
+        return values, Neighbours(slot, distance, tried)
 
     def near(self, keys: np.ndarray, actions: np.ndarray) -> Near:
         """See `ValueMemory.near`; `held` where the action was tried."""
