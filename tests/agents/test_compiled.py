@@ -87,6 +87,8 @@ def test_a_compiled_actor_critic_learns_as_the_plain_one(agent: str) -> None:
 
 def assert_learns_alike(plain: Any, other: Any, batches: Sequence[Batch]) -> None:
     compile_update(other, True, 0)
+    if not isinstance(other._update, CompiledUpdate):
+        pytest.skip("no C++ compiler")
     for batch in batches:
         expected, found = plain.update(batch), other.update(batch)
         assert found.keys() == expected.keys()

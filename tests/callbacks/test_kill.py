@@ -57,8 +57,12 @@ def kill_often(run_dir: Path, storage: str, kills: int) -> None:
         size = done.stat().st_size
         child = os.fork()
         if child == 0:
-            train_and_save(run_dir, storage)
+            try:
+                train_and_save(run_dir, storage)
+            finally:
+                os._exit(1)  # else it would go on here, as the one that kills
         while done.stat().st_size == size:
+            assert os.waitpid(child, os.WNOHANG) == (0, 0), "the child ended"
             time.sleep(0.001)
         time.sleep(0.1 * rng.random())
         os.kill(child, signal.SIGKILL)

@@ -2,6 +2,7 @@
 
 import csv
 import functools
+import os
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
@@ -119,6 +120,9 @@ def test_the_summary_says_what_happened(finished_run: Path) -> None:
 
 def test_the_commit_is_rlmems_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not that of a repository that it is installed in."""
+    for name in [name for name in os.environ if name.startswith("GIT_")]:  # of a hook, or a rebase
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
     run_git = functools.partial(subprocess.run, cwd=tmp_path, check=True, capture_output=True)
     run_git(["git", "init"])
     names = ["-c", "user.name=a", "-c", "user.email=a@b"]

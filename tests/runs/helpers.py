@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 from safetensors.numpy import load_file
 
@@ -143,3 +144,15 @@ def whole_state(folder: Path) -> dict[str, Any]:
             joined = joined[max(0, state["written"] - state["window"] - ranges[0][0]) :]
         whole[kind] = joined
     return whole
+
+
+def gone(processes: list[psutil.Process]) -> bool:
+    """Whether none of them runs any more."""
+
+    def runs(process: psutil.Process) -> bool:
+        try:
+            return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+        except psutil.NoSuchProcess:
+            return False
+
+    return not any(map(runs, processes))

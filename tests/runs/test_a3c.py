@@ -20,7 +20,7 @@ from rlmem.collect.workers import WorkerStream
 from rlmem.config.schema import EvaluateSettings
 from rlmem.errors import UserError
 from rlmem.runs.score import score
-from tests.runs.helpers import assert_same_run, rows_of, run, summary_of
+from tests.runs.helpers import assert_same_run, gone, rows_of, run, summary_of
 from tests.settings import evaluate_settings, settings
 
 TINY = [
@@ -38,7 +38,7 @@ TINY = [
     "evaluation.episodes=1",
 ]
 ENDLESS = [*TINY, "agent.workers=2", "trainer.max_env_steps=100000000", "checkpoint.every=500"]
-MATURE = 60.0  # seconds within which a worker starts, on a busy machine
+MATURE = 300.0  # seconds within which a worker starts, on a busy machine
 
 
 def until(true: Callable[[], Any]) -> Any:
@@ -62,10 +62,6 @@ def workers_of(process: subprocess.Popen) -> list[psutil.Process]:
     found = [p for p in below if "spawn_main" in " ".join(p.cmdline())]
     assert len(found) == 2
     return found
-
-
-def gone(processes: list[psutil.Process]) -> bool:
-    return not any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in processes)
 
 
 @pytest.mark.slow

@@ -24,6 +24,7 @@ from tests.runs.helpers import (
     TINY,
     TINY_CONTINUOUS,
     assert_same_run,
+    gone,
     rows_of,
     run,
     stopped,
@@ -34,7 +35,7 @@ from tests.settings import settings
 TWO = ["trainer.devices=2", "env.num_envs=2", "agent.train_every=2"]
 WATCHED = ["plugins=[tests.runs.of_each]", "callbacks=of_each"]
 ENDLESS = [*TINY, *TWO, "trainer.max_env_steps=100000000", "checkpoint.every=500"]
-MATURE = 120.0  # seconds within which processes start, on a busy machine
+MATURE = 300.0  # seconds within which processes start, on a busy machine
 
 
 def until(done: Callable[[], Any]) -> None:
@@ -57,10 +58,6 @@ def started(folder: Path, *options: Any) -> subprocess.Popen:
 def others_of(process: subprocess.Popen) -> list[psutil.Process]:
     below = psutil.Process(process.pid).children(recursive=True)
     return [p for p in below if "spawn_main" in " ".join(p.cmdline())]
-
-
-def gone(found: list[psutil.Process]) -> bool:
-    return not any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in found)
 
 
 @pytest.fixture(scope="module")
