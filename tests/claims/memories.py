@@ -211,15 +211,15 @@ def road_runner_memory() -> list[Claim]:
     table = results("road_runner_memory")
     rows = (
         *("FIFO 1 MiB", "uniform", "none", "CER", "FIFO 2 MiB", "FIFO 4 MiB"),
-        "GWR, moving averages",
+        *("GWR, moving averages", "GWR, a_T .9, h_T .45", "GWR, a_T .68, h_T .85"),
     )
     finals = [[f"{score:,.0f}" for score in of(table, row, "eval_return_mean")] for row in rows]
-    assert [len(scores) for scores in finals] == [5, 5, 5, 3, 3, 3, 3]
+    assert [len(scores) for scores in finals] == [5, 5, 5, 3, 3, 3, 3, 3, 3]
     assert set(table["env_steps"]) == {50_000}
     climbed = table[table["eval_return_mean"] >= 1_950]
     stayed = table[table["eval_return_mean"] <= 1_385]
-    assert (len(climbed), len(stayed)) == (23, 14)
-    assert [len(climbed[climbed["label"] == row]) for row in rows] == [5, 3, 0, 3, 2, 3, 2]
+    assert (len(climbed), len(stayed)) == (27, 16)
+    assert [len(climbed[climbed["label"] == row]) for row in rows] == [5, 3, 0, 3, 2, 3, 2, 2, 2]
     sizes = of(table, "uniform", "memory_bytes_peak")
     held = readable_bytes(sizes.min()).removesuffix(" MiB"), readable_bytes(sizes.max())
     (updates,) = set(of(table, "uniform", "grad_steps"))
