@@ -356,6 +356,11 @@ def test_a_link_in_the_folder_of_a_sweep_is_refused(
     asked = settings(f"resume={resume}")
     with pytest.raises(UserError, match="is a link that leads out of the run directory"):
         resolve_run_dir(asked, job, multirun)
+    mine = tmp_path / "mine"  # a folder of the user's own, with a link of his own
+    mine.mkdir()
+    (mine / "python").symlink_to(sys.executable)
+    if not multirun:
+        assert resolve_run_dir(asked, mine, multirun) == (mine, False)
     linked = tmp_path / "sweep/seed=2"
     linked.symlink_to(tmp_path / "elsewhere")
     if multirun:

@@ -159,7 +159,9 @@ def resolve_run_dir(cfg: TrainSettings, output_dir: Path, multirun: bool) -> tup
     """
     if multirun and output_dir.is_symlink():  # the user has named the sweep's folder alone
         raise UserError(f"{output_dir} is a link, and jobs write below their sweep; remove it")
-    check_folder(output_dir)
+    # A folder of the user's own, in which a run begins, may have links of any kind.
+    if multirun or any((output_dir / name).exists() for name in ("config.yaml", "checkpoints")):
+        check_folder(output_dir)
     if cfg.resume is None:
         _check_whole(output_dir)
         if not _holds_run(output_dir):  # at most one that was begun
@@ -174,7 +176,8 @@ def resolve_run_dir(cfg: TrainSettings, output_dir: Path, multirun: bool) -> tup
     if cfg.resume == "auto":
         found = output_dir if multirun or _holds_run(output_dir) else None
         found = found or _newest_unfinished(output_dir, cfg)
-        check_folder(found or output_dir)
+        if found:
+            check_folder(found)
         _check_whole(found or output_dir)
         if found is None or find_checkpoint(found) is None:
             return output_dir, False
