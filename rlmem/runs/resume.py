@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import math
+import os
 import shlex
 import time
 from pathlib import Path
@@ -160,7 +161,9 @@ def resolve_run_dir(cfg: TrainSettings, output_dir: Path, multirun: bool) -> tup
     if multirun and output_dir.is_symlink():  # the user has named the sweep's folder alone
         raise UserError(f"{output_dir} is a link, and jobs write below their sweep; remove it")
     # A folder of the user's own, in which a run begins, may have links of any kind.
-    if multirun or any((output_dir / name).exists() for name in ("config.yaml", "checkpoints")):
+    if multirun or any(
+        map(os.path.lexists, (output_dir / "config.yaml", output_dir / "checkpoints"))
+    ):
         check_folder(output_dir)
     if cfg.resume is None:
         _check_whole(output_dir)
