@@ -28,6 +28,8 @@ from common import (
 from frame_ring import FrameRing
 from torch import nn
 
+from rlmem.allocator import keep_freed_memory
+
 HIDDEN = TASKS["atari"].hidden
 
 
@@ -78,6 +80,7 @@ def main() -> None:
     args = arguments(["atari"])
     task: Task = args.settings
     torch.set_flush_denormal(not args.denormals)
+    keep_freed_memory()
     torch.manual_seed(args.seed)
     rng = np.random.default_rng(args.seed)
     envs = make_envs(args.num_envs)

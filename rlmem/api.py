@@ -145,16 +145,18 @@ def train(overrides: Iterable[str] = (), *, run_dir: str | Path | None = None) -
         cfg.paths.output_dir = str(own_dir.absolute())
     settings = check(cfg)
     settings.overrides = given
-    check_output_dir(settings.paths.output_dir, "run_dir", "run_dir='outputs/mine'")
+    made = Path(settings.paths.output_dir)
+    was_there = made.exists()
+    check_output_dir(made, "run_dir", "run_dir='outputs/mine'")
     spin_briefly()
     from rlmem.runs.train import train_run
 
-    made = Path(settings.paths.output_dir)
     try:
         path, _ = train_run(settings)
     finally:
-        with contextlib.suppress(OSError):  # it holds something, as it does where the run is there
-            made.rmdir()
+        if not was_there:
+            with contextlib.suppress(OSError):  # it holds something, as where the run is there
+                made.rmdir()
     return Run(path)
 
 

@@ -53,6 +53,17 @@ def test_a_run_goes_on_in_its_own_directory_and_leaves_no_other(tmp_path, monkey
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
+def test_a_folder_that_was_made_for_nothing_goes_again(finished_run, tmp_path, monkeypatch):
+    """As where `resume=auto` goes on with an older run; the user's own stays."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("rlmem.runs.train.train_run", lambda settings: (finished_run, {}))
+    rlmem.train(SMALL)
+    assert not list(tmp_path.rglob("*-seed0"))
+    (tmp_path / "mine").mkdir()
+    rlmem.train(SMALL, run_dir="mine")
+    assert (tmp_path / "mine").is_dir()
+
+
 def test_keys_of_the_command_line_are_refused():
     with pytest.raises(ValueError, match="only the command line takes this key"):
         rlmem.train(["env=cartpole", "hydra.run.dir=x"])

@@ -77,7 +77,7 @@ class ReturnAtBudget(EvalReturn):
             raise UserError(f"objective.budget={error}") from None
 
     def value(self, summary: Mapping[str, Any]) -> Any:
-        over = summary.get("memory_bytes_peak", 0) > parse_bytes(self.settings.budget)
+        over = summary.get("memory_bytes_peak", math.inf) > parse_bytes(self.settings.budget)
         return -math.inf if over else summary.get("eval_return_mean")
 
 

@@ -52,7 +52,8 @@ def read_settings(values: dict[str, Any], *, lenient: bool = False) -> TrainSett
         try:
             _check_parts(share_of(settings, size, settings.seed))
         except UserError as error:
-            raise UserError(f"of {size} processes each has an equal share: {error}") from None
+            where = f"in each of {size} processes, which has 1/{size} of what is divided"
+            raise UserError(f"{where}: {error}") from None
     _check_schedule(settings)
     agent = settings.agent.part and settings.agent.part.cls
     compiles = getattr(agent, "compiles", True)

@@ -96,13 +96,14 @@ def finished_summary(run_dir: Path) -> dict[str, Any] | None:
     """
     summary = read_summary(run_dir)
     if summary and summary.get("status") == "finished":
-        _check_summary(summary, f"{run_dir}/summary.json")
+        mend = "remove it, and its last checkpoint says so"
+        _check_summary(summary, f"{run_dir}/summary.json", mend)
         return summary
     folder = find_checkpoint(run_dir)
     manifest = read_manifest(folder) if folder else {}
     if folder is None or not (summary := manifest.get("summary")):
         return None
-    _check_summary(summary, f"{folder}/manifest.json")
+    _check_summary(summary, f"{folder}/manifest.json", "put it back as it was")
     with lock_run(run_dir):
         cut_files(run_dir, manifest)
         remove_leftovers(folder)
@@ -110,16 +111,13 @@ def finished_summary(run_dir: Path) -> dict[str, Any] | None:
     return summary
 
 
-def _check_summary(summary: dict[str, Any], where: str) -> None:
+def _check_summary(summary: dict[str, Any], where: str, mend: str) -> None:
     """Refuse a finished run's summary without what a command that meets it asks of it."""
     try:
         there = {name: kind for name, kind in _ASKED.items() if name in summary}
         check_kinds(summary, {"env_steps": COUNT, **there})
     except ValueError as error:
-        raise UserError(
-            f"{where}: is damaged, as {error}; put it back, or remove the run directory to start "
-            "anew"
-        ) from None
+        raise UserError(f"{where}: is damaged, as {error}; {mend}") from None
 
 
 def _is_locked(run_dir: Path) -> bool:

@@ -222,9 +222,12 @@ def test_torchrun_starts_it_too(tmp_path: Path) -> None:
         (["trainer.compile=true"], "trainer.compile=true: .*use trainer.devices=1"),
         (
             ["agent=nec", "memory=dnd", "memory.entries=60"],
-            "of 2 processes each has an equal share: memory.neighbours=50: more than an action has",
+            "in each of 2 processes, which has 1/2 of what is divided: memory.neighbours=50: more than",
         ),
-        (["agent=nec", "memory=gq", "memory.entries=80"], "equal share: memory.neighbours=50: the"),
+        (
+            ["agent=nec", "memory=gq", "memory.entries=80"],
+            "in each of 2 processes, .*: memory.neighbours=50: the",
+        ),
         (
             ["memory=gwr", "env=minatar_breakout", "trainer.max_env_steps=1600"],
             "the run ends before the map begins, at trainer.max_env_steps=1600 of 2 processes",

@@ -78,6 +78,12 @@ class Setting:
         found = {run.seed: run.number(name) for run in known}
         return found if len(found) == len(known) else None
 
+    def has_bounds(self, name: str) -> bool:
+        """Whether a number has an interval: FEW_SEEDS seeds have it, and none of them twice, as
+        such runs may be one run, made again."""
+        found = self.by_seed(name)
+        return found is not None and len(found) >= FEW_SEEDS
+
     def seeds_of(self, name: str) -> set[int]:
         """Of the finished runs that have a number."""
         return {run.seed for run in self.finished if np.isfinite(run.number(name))}
@@ -96,14 +102,13 @@ class Setting:
         return float(values.mean()) if len(values) else float("nan")
 
     def estimate(self, name: str, statistic: Statistic = row_mean) -> Estimate | None:
-        """A number's mean over the finished runs with its interval, None if none has it. Below
-        FEW_SEEDS runs it has no bounds: cut at what was reached they would hold too little. Nor has
-        it where a seed is there twice: such runs may be one run, made again."""
+        """A number's mean over the finished runs with its interval, None if none has it; without
+        bounds where it `has_bounds` not: cut at what was reached they would hold too little."""
         values = self.values(name)
         if not len(values):
             return None
         estimate = stratified_bootstrap([values], statistic, widen=True)
-        if len(values) < FEW_SEEDS or self.by_seed(name) is None:
+        if not self.has_bounds(name):
             return Estimate(estimate.value, None, None, estimate.n)
         return estimate.within(*self.reached(name))
 

@@ -191,7 +191,7 @@ def draw(
         if len(normalized := setting.values("human_normalized_score")):
             games = scores.setdefault(setting.label, {})
             games.setdefault(setting.runs[0].task, []).append(normalized)
-            few |= set() if figures.has_bounds(setting) else {setting.label}
+            few |= set() if setting.has_bounds(setting.metric) else {setting.label}
     caption = "Probability of improvement, over all environments that two settings share"
     keep("", "improvement", caption, figures.improvement(by_label))
     keep("", "profiles", "Performance profiles", figures.profiles(scores, looks, few))

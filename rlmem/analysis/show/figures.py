@@ -228,7 +228,7 @@ def improvement(by_method: dict[str, dict[str, Setting]]) -> Figure | None:
             p = probability_of_improvement([a for a, _ in pairs], [b for _, b in pairs])
             table[i, j] = p.value
             texts[i][j] = f"{p.value:.2f}"
-            bounds = all(has_bounds(setting) for settings in both for setting in settings)
+            bounds = all(s.has_bounds(s.metric) for settings in both for s in settings)
             bounds = bounds and p.low is not None and p.high is not None and p.low < p.high
             if len(names) <= MOST_WITH_BOUNDS and bounds:
                 texts[i][j] += f"\n{p.low:.2f}-{p.high:.2f}"
@@ -253,11 +253,6 @@ def _seeds(setting: Setting) -> int:
     return len(setting.seeds_of(setting.metric))
 
 
-def has_bounds(setting: Setting) -> bool:
-    """Whether its runs are enough for an interval: FEW_SEEDS seeds, none of them twice."""
-    return _seeds(setting) >= FEW_SEEDS and setting.by_seed(setting.metric) is not None
-
-
 @rc_context(STYLE)
 def profiles(
     scores: dict[str, dict[str, list[np.ndarray]]], looks: dict[str, Look], few: set[str]
@@ -267,7 +262,7 @@ def profiles(
     Args:
         scores: method -> game -> scores of its runs, of each setting on it.
         looks: of each method.
-        few: methods without a band, whose runs are too few for one (`has_bounds`) on some game.
+        few: methods without a band, as their runs are too few (`Setting.has_bounds`) on some game.
     """
     shown = {
         name: [np.concatenate(parts) for parts in games.values()]

@@ -69,11 +69,9 @@ class RingOptions:
                 f"action_dtype={held}: hold actions as whole numbers, float32 or float64"
             )
         for name, (_, dtype) in self.columns.items():
-            if np.dtype(dtype).kind not in "biufc" or np.dtype(dtype) in (
-                np.longdouble,
-                np.clongdouble,
-            ):
-                raise ValueError(f"column {name!r}: {np.dtype(dtype)} is no dtype of torch's")
+            held = np.dtype(dtype)
+            if held.kind not in "biufc" or held.itemsize > (16 if held.kind == "c" else 8):
+                raise ValueError(f"column {name!r}: {held} is no dtype of torch's")
             if name in TAKEN or not name.isidentifier():
                 raise ValueError(f"column {name!r}: taken by the memory itself, or no identifier")
 
