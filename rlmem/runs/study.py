@@ -74,7 +74,7 @@ def _trained(job: StudyJob) -> str | None:
             cfg = _composed(job)
             cfg.log.progress = False
             if find_checkpoint(job.folder):
-                cfg.resume = str(job.folder)
+                cfg.resume = "auto"  # not a run that was given: every key comes from study.yaml
             settings = check(cfg)
             settings.overrides = list(job.overrides)
             _check_unchanged(job, settings)

@@ -4,16 +4,20 @@ import json
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
+import gymnasium
 import psutil
 import pytest
 import yaml
 
 from rlmem.cli import _study
+from rlmem.runs import study as study_runs
 from rlmem.runs.study_file import Study, read_definition
 from rlmem.runs.summary import read_summary
+from tests.runs.helpers import signal_at
 from tests.settings import settings
 
 DEFINITION = """
@@ -161,6 +165,36 @@ def test_a_job_that_was_cut_off_keeps_what_it_was_begun_with(
     said = capsys.readouterr().err
     assert "agent.lr was 0.0023, is 0.5 since this run was cut off; rem" in said
     assert (folder / "overrides.yaml").read_text() == before
+
+
+@pytest.mark.slow
+def test_a_job_that_was_cut_off_goes_on_with_a_module_that_its_study_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that was given may not import it; study.yaml is the user's own."""
+    (tmp_path / "my_room.py").write_text(
+        "import gymnasium\n"
+        "make = 'gymnasium.envs.classic_control.cartpole:CartPoleEnv'\n"
+        "gymnasium.register('MyRoom-v0', make, max_episode_steps=50)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    definition = yaml.safe_load(DEFINITION)
+    definition["rows"] = {"uniform": "memory=uniform"}
+    rooms = {"overrides": "env=cartpole env.id=my_room:MyRoom-v0 agent.train_every=1", "seeds": 1}
+    definition["columns"] = {"Rooms": rooms}
+    (tmp_path / "study.yaml").write_text(yaml.safe_dump(definition))
+    (job,) = Study(tmp_path).jobs("Rooms")
+    with monkeypatch.context() as patch:
+        signal_at(patch, 200)
+        with pytest.raises(SystemExit):
+            study_runs.run_job(job)
+    monkeypatch.delitem(sys.modules, "my_room")  # as in a process that has just started
+    gymnasium.registry.pop("MyRoom-v0")
+    monkeypatch.setattr(study_runs, "_told_to_end", threading.Event())
+    assert study_runs.run_job(job) is None
+    summary = read_summary(job.folder)
+    assert summary is not None
+    assert summary["status"] == "finished"
 
 
 @pytest.mark.slow
