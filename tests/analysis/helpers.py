@@ -40,7 +40,6 @@ def make_run(
             "capacity": 10_000,
             "budget": None,
             "storage": {"kind": "frames"},
-            **({"tau_b": 3.3} if memory == "gwr" else {}),
         },
         "threshold": {"activation": 0.9, "habituation": 0.85},
         "env": {"name": env_id},

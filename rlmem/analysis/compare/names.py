@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rlmem.analysis.read.runs import Run
+from rlmem.registry import parts
 from rlmem.units import parse_bytes, readable_bytes
 
 # Keys that make no other setting: where things go, what is shown, how a run is scored and saved.
@@ -35,17 +36,27 @@ NO_SETTING = (
 SHARED = ("memory.capacity", "memory.budget", "memory.storage.kind")  # of all memories
 
 
-def _decisive(run: Run) -> dict[str, Any]:
+def _decisive(run: Run, without_thresholds: set[str]) -> dict[str, Any]:
     """What decides a run's results, beside environment and seed."""
-    is_map = "memory.tau_b" in run.config
+    void = ("threshold.",) if run.config.get("memory.name") in without_thresholds else ()
     found = {
         key: _plain(key, value)
         for key, value in run.config.items()
-        if not key.startswith(NO_SETTING) and (is_map or not key.startswith("threshold."))
+        if not key.startswith((*NO_SETTING, *void))
     }
     # Which callbacks there are: their keys are in the runs that have them alone.
     names = {key.split(".")[1] for key in run.config if key.startswith("callbacks.")}
     return found | {"callbacks": run.config.get("callbacks") or " ".join(sorted(names)) or None}
+
+
+def _without_thresholds() -> set[str]:
+    """Memories that are here and read no `threshold.*`; of one that is not here nobody knows."""
+    return {
+        name
+        for part in parts("memory").values()
+        if not getattr(part.cls, "thresholds", False)
+        for name in getattr(part.cls, "colours", None) or (part.name,)
+    }
 
 
 def _plain(key: str, value: Any) -> Any:
@@ -70,7 +81,8 @@ def distinctions(runs: Sequence[Run]) -> list[dict[str, Any]]:
     A key that belongs to one kind of memory counts among the runs of that memory only: that PER
     has an exponent and uniform replay has none is said by their names.
     """
-    flat = [_decisive(run) if run.external is None else {} for run in runs]
+    without_thresholds = _without_thresholds()
+    flat = [_decisive(run, without_thresholds) if run.external is None else {} for run in runs]
     names = [s.get("memory.name") for s in flat]
     inside: dict[Any, set[str]] = {}
     for name in set(names):
