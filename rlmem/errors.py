@@ -36,6 +36,12 @@ def shortage(error: BaseException) -> str | None:
         spent = ("can't allocate memory", "out of memory", "can't start new thread")
         spent += ("failed to map segment",)  # of a library that is loaded
         spent += ("Could not allocate memory",)  # MuJoCo's, a ValueError
+        if isinstance(found, RuntimeError) and "CUDA" in text and "out of memory" in text:
+            wanted = text.partition("out of memory. ")[2].partition(". ")[0]
+            more = f" ({one_line(wanted)})" if wanted else ""
+            return (
+                f"the GPU's memory is full{more}: a smaller agent.batch_size or network takes less"
+            )
         if isinstance(found, MemoryError) or (
             isinstance(found, RuntimeError | ImportError | ValueError)
             and any(sign in text for sign in spent)

@@ -7,7 +7,7 @@ from typing import Any
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 
-from rlmem.config.sweep import SWEEP_FILE
+from rlmem.config.sweep import SWEEP_FILE, on_this_machine
 from rlmem.run_files import read_json
 
 
@@ -20,14 +20,21 @@ class Place:
         number: of the job, from 1.
         count: of the command's jobs; 0 where sweep.json does not say.
         overrides: those that not every job of the command has.
-        alone: whether no other job of the command runs at the same time.
+        at_once: jobs of the command that run at the same time.
+        here: of these, how many share this machine, at most.
     """
 
     sweep: Path
     number: int
     count: int
     overrides: tuple[str, ...]
-    alone: bool
+    at_once: int
+    here: int
+
+    @property
+    def alone(self) -> bool:
+        """Whether no other job of the command runs at the same time."""
+        return self.at_once == 1
 
     @property
     def name(self) -> str:
@@ -47,7 +54,8 @@ def place_of_this_job() -> Place | None:
         number=int(hydra.job.num) + 1,
         count=count,
         overrides=tuple(o for o in overrides if o not in common) or tuple(overrides),
-        alone=at_once == 1,
+        at_once=at_once,
+        here=min(at_once, on_this_machine(hydra, at_once)),
     )
 
 

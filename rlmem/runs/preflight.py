@@ -38,7 +38,9 @@ def _cgroup_limits() -> Iterator[int]:
                 yield int((CGROUPS / controllers / group.relative_to("/") / name).read_text())
 
 
-def preflight(memory: ReplayMemory, shards: int = 1, env_steps: int | None = None) -> str:
+def preflight(
+    memory: ReplayMemory, shards: int = 1, env_steps: int | None = None, jobs: int = 1
+) -> str:
     """One or two lines: projected bytes when full, and a warning if they are not available.
 
     Call it while the memory is empty: what it holds is no longer among the available bytes.
@@ -46,6 +48,7 @@ def preflight(memory: ReplayMemory, shards: int = 1, env_steps: int | None = Non
     Args:
         shards: like this one that the run has, each in a process of its own.
         env_steps: of the run, which may be too few to fill the storage; None where nobody knows.
+        jobs: of a sweep that run on this machine at the same time, each with such a memory.
 
     Raises:
         UserError: the storage alone will come to more bytes than there are, free or not. A budget
@@ -57,8 +60,10 @@ def preflight(memory: ReplayMemory, shards: int = 1, env_steps: int | None = Non
     limit, source = memory_limit()
     available = psutil.virtual_memory().available
     room = f"{source}: {readable_bytes(limit)}, {readable_bytes(available)} available"
+    # What the others will hold is available yet, or held already: of the whole each has a share.
+    most = min(limit // jobs, available)
     # A budget bounds whatever a memory holds.
-    mend = f"memory.budget={readable_bytes(0.8 * available)} or less".replace(" ", "", 1)
+    mend = f"memory.budget={readable_bytes(0.8 * most)} or less".replace(" ", "", 1)
     if memory.budget is not None:
         line = f"memory budget: {readable_bytes(shards * memory.budget)}; {room}"
         projected = shards * memory.budget
@@ -73,14 +78,15 @@ def preflight(memory: ReplayMemory, shards: int = 1, env_steps: int | None = Non
         else:
             largest = max(components, key=components.__getitem__) if components else "nothing"
             line += f"{readable_bytes(projected)}, most of it {largest}; {room}"
-            share = 0.8 * min(limit, available) / max(1, projected)
+            share = 0.8 * most / max(1, projected)
             fits = max(1, int(shards * storage.max_size * share))
             # Of what lies beside the storage, as entries that an agent asks, capacity says nothing.
             if largest in storage.projected_footprint():
                 mend = f"memory.capacity={fits} or less"
                 mend += f", or {storage.smaller}" if storage.smaller else ""
     on_disk = components.get("frames_on_disk", 0)
-    if projected - on_disk <= min(limit, available):
+    needed = projected - on_disk
+    if needed <= most:
         return line
     if env_steps is not None and memory.budget is None and not storage.compresses:
         full = shards * sum(storage.projected_footprint().values()) - on_disk
@@ -90,8 +96,12 @@ def preflight(memory: ReplayMemory, shards: int = 1, env_steps: int | None = Non
                 f"memory.capacity={shards * storage.max_size}: {readable_bytes(held)} by the end "
                 f"of the run, more than {source} of {readable_bytes(limit)}; use {mend}"
             )
+    what, whom = "that is", "the run"
+    if needed <= min(limit, available):
+        what = f"{jobs} jobs run at once, and all together {readable_bytes(jobs * needed)} are"
+        whom, mend = "one", f"{mend}, or fewer jobs at once"
     return (
-        f"{line}\nWARNING: that is more than there is; when the memory is full the run will be "
+        f"{line}\nWARNING: {what} more than there is; when the memory is full {whom} will be "
         f"killed, or swap. Use {mend}."
     )
 

@@ -18,7 +18,7 @@ from rlmem.callbacks.checkpoint_files import find_checkpoint
 from rlmem.callbacks.progress import summary_line, summary_table
 from rlmem.callbacks.weights import begins_anew
 from rlmem.config.schema import TrainSettings
-from rlmem.config.sweep_place import place_of_this_job
+from rlmem.config.sweep_place import Place, place_of_this_job
 from rlmem.errors import UserError, shortage
 from rlmem.runs import others, processes
 from rlmem.runs.preflight import preflight, slow_precision
@@ -123,7 +123,7 @@ def _train_here(cfg: TrainSettings, run_dir: Path, resuming: bool) -> dict[str, 
         opened.callback(torch.set_flush_denormal, False)
         opened.callback(run.let_go)
         opened.enter_context(lock_run(run_dir))
-        _prepare(cfg, run, run_dir, told=job is None)
+        _prepare(cfg, run, run_dir, job)
         if resuming:
             _say(f"resumed at {run.stream.env_steps:,} env steps")
         summary = _fit(run)
@@ -142,12 +142,9 @@ def _train_here(cfg: TrainSettings, run_dir: Path, resuming: bool) -> dict[str, 
     return summary
 
 
-def _prepare(cfg: TrainSettings, run: Run, run_dir: Path, *, told: bool) -> None:
+def _prepare(cfg: TrainSettings, run: Run, run_dir: Path, job: Place | None) -> None:
     """Set up the process, say what the run takes, and go on from its checkpoint if there is one.
-
-    Args:
-        told: whether to say what is of this machine and not of this run.
-    """
+    A job of a sweep says nothing that is of this machine and not of its run."""
     threads = 0
     if distributed.rank == 0:
         threads = choose_threads(cfg.trainer.threads, run.agent, run_dir, cfg.trainer.devices)
@@ -155,13 +152,14 @@ def _prepare(cfg: TrainSettings, run: Run, run_dir: Path, *, told: bool) -> None
     keep_freed_memory()
     # Adam's moments fade into denormal numbers, which cost a small network a tenth of its speed.
     torch.set_flush_denormal(True)
-    if told:
+    if job is None:
         _say(f"run directory: {run_dir}")
     # A run that ends by its episodes may be far shorter than its env steps allow.
     steps = None if cfg.trainer.max_episodes else cfg.trainer.max_env_steps
-    fits, *warned = preflight(run.stream.memory, distributed.size, steps).splitlines()
+    beside = job.here if job else 1
+    fits, *warned = preflight(run.stream.memory, distributed.size, steps, beside).splitlines()
     held, _, room = fits.partition("; ")
-    for line in [held, *([room] if told else []), *warned]:
+    for line in [held, *([] if job else [room]), *warned]:
         _say(line)
     if slow := slow_precision(cfg.trainer.precision, run.trainer.strategy.root_device.type):
         _say(slow)

@@ -30,9 +30,9 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "memory.max"
 
 
-def frames(capacity: int) -> ReplayMemory:
+def frames(capacity: int, budget: str | None = None) -> ReplayMemory:
     storage = FrameStorage(capacity, (1, 84, 84), np.uint8, stack=4)
-    return ReplayMemory(storage, UniformSampler(), RingWriter(), seed=0)
+    return ReplayMemory(storage, UniformSampler(), RingWriter(), seed=0, budget=budget)
 
 
 def test_the_limit_is_the_machines_memory(machine: Path) -> None:
@@ -132,6 +132,32 @@ def test_a_memory_that_does_not_fit_is_warned_of_with_a_capacity_that_does(
     fits = int(re.search(r"memory\.capacity=(\d+)", text)[1])
     assert fits > 40_000
     assert "WARNING" not in preflight(frames(fits))
+
+
+@pytest.mark.parametrize("limit", [GIB // 2, 64 * GIB], ids=["cgroup", "available"])
+def test_a_budget_that_does_not_fit_is_warned_of_with_one_that_does(
+    machine: Path, limit: int
+) -> None:
+    machine.write_text(str(limit))
+
+    def told(budget: str) -> str:
+        return preflight(frames(1_000_000, budget))
+
+    text = told("4GiB")
+    assert "WARNING: that is more than there is" in text
+    assert "WARNING" not in told(re.search(r"Use memory\.budget=(\S+) or less", text)[1])
+
+
+def test_jobs_that_run_at_once_share_what_there_is(machine: Path) -> None:
+    machine.write_text("max")
+    memory = frames(100_000)
+    assert "WARNING" not in preflight(memory, jobs=3)
+    text = preflight(memory, jobs=4)
+    assert "\nWARNING: 4 jobs run at once, and all together 2.6 GiB are more than there is" in text
+    assert text.endswith("or fewer jobs at once.")
+    fits = int(re.search(r"memory\.capacity=(\d+)", text)[1])
+    assert "WARNING" not in preflight(frames(fits), jobs=4)
+    assert "WARNING: that is more" in preflight(frames(300_000), jobs=4)  # one is too large already
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from rlmem.agents.dqn import DQN
 from rlmem.analysis.show.status import read_status
 from rlmem.collect.worker import peak_rss_bytes
 from rlmem.config import run_hydra
-from rlmem.errors import UserError
+from rlmem.errors import UserError, shortage
 from rlmem.memories import ReplayMemory
 from rlmem.runs.train import train
 from tests.runs.helpers import TINY, TINY_ATARI, TINY_GWR, assert_same_run, rows_of, run, summary_of
@@ -176,6 +176,16 @@ def test_a_machine_without_memory_ends_a_run_in_one_line(
     monkeypatch.setattr(DQN, "_update", fail)
     with pytest.raises(UserError, match=r"^there is no memory left; the run cannot go on"):
         run(tmp_path)
+
+
+def test_a_full_gpu_is_not_the_machines_memory() -> None:
+    full = torch.OutOfMemoryError(
+        "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.1 GiB."
+    )
+    assert shortage(full) == (
+        "the GPU's memory is full (Tried to allocate 2.00 GiB): a smaller agent.batch_size or "
+        "network takes less"
+    )
 
 
 def memories_alive() -> int:

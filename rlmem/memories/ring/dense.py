@@ -23,6 +23,7 @@ class DenseStorage(RingStorage):
 
     def __init__(self, *sizes: Any, **options: Any) -> None:
         super().__init__(*sizes, **options)
+        self._watched = self.stack > 1 or self.n_step > 1  # else each row is whole by itself
         shape = self.stack, int(np.prod(self.frame_shape))
         self._observation = lazy_zeros((self.max_size, *shape), self.dtype, huge=True)
         self._next = lazy_zeros((self.max_size, *shape), self.dtype, huge=True)

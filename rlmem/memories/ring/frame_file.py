@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+import psutil
 
 from rlmem.errors import UserError
 
@@ -26,6 +27,8 @@ class FrameFile:
         UserError: the directory cannot be written to, or has less room than `needed`.
     """
 
+    in_memory: bool  # as /dev/shm and often /tmp are: its files take memory
+
     def __init__(
         self, directory: Path, shape: tuple[int, int], dtype: np.dtype, needed: int, key: str
     ) -> None:
@@ -41,6 +44,7 @@ class FrameFile:
                     f"frames need {needed / 2**30:.1f} GiB when full; use a smaller {key} or "
                     "another disk"
                 )
+            self.in_memory = _in_memory(directory)
             self._file = tempfile.TemporaryFile(prefix="rlmem-", dir=directory)  # noqa: SIM115
             self._row = shape[1] * dtype.itemsize
             self._size = shape[0] * self._row
@@ -71,3 +75,15 @@ class FrameFile:
                 "another directory"
             ) from None
         self._taken = end
+
+
+def _in_memory(directory: Path) -> bool:
+    """Whether a directory's file system keeps its files in memory."""
+    own = directory.resolve()
+    mounted = {
+        Path(each.mountpoint): each.fstype
+        for each in psutil.disk_partitions(all=True)
+        if own.is_relative_to(each.mountpoint)
+    }
+    nearest = max(mounted, key=lambda place: len(place.parts), default=None)
+    return nearest is not None and mounted[nearest] in ("tmpfs", "ramfs")

@@ -136,7 +136,8 @@ class FrameStorage(RingStorage):
         return self._projected_frame_bytes(int(self.arrays.head["chunks"]))
 
     def _projected_frame_bytes(self, chunks: int) -> dict[str, int]:
-        name = "frames" if self._file is None else "frames_on_disk"
+        on_disk = self._file is not None and not self._file.in_memory
+        name = "frames_on_disk" if on_disk else "frames"
         size = int(np.prod(self.frame_shape)) * self.dtype.itemsize
         return {name: (1 + chunks * self.chunk) * size}
 

@@ -28,6 +28,7 @@ from rlmem.memories.base.serialize import State, load_state, save_state
 from rlmem.memories.ring.budget import RingBudget
 from rlmem.memories.ring.checkpoint import RingCheckpoint
 from rlmem.memories.ring.load import RingLoader
+from rlmem.memories.ring.order import ENOUGH, warn_of_gaps
 from rlmem.memories.ring.plan_kernels import continues
 from rlmem.memories.ring.read_kernels import read
 from rlmem.memories.ring.reading import SampleArrays
@@ -57,6 +58,8 @@ class RingStorage(RingFrames):
     Raises:
         ValueError: an argument out of its range.
     """
+
+    _watched = True  # whether its order is yet to be looked at
 
     @classmethod
     def build(
@@ -167,6 +170,9 @@ class RingStorage(RingFrames):
             first, count = self._write(run)
             slots.append(np.arange(first, first + count))
             done += count
+        if self._watched and len(self) >= ENOUGH:
+            self._watched = False
+            warn_of_gaps(self.arrays)
         return slots[0] if len(slots) == 1 else np.concatenate([np.empty(0, np.int64), *slots])
 
     def _place(self, count: int) -> tuple[int, int]:

@@ -3,6 +3,7 @@
 import os
 import resource
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -273,6 +274,26 @@ def test_a_file_takes_no_more_room_than_it_soon_needs(tmp_path: Path) -> None:
     assert storage._file is not None
     taken = 512 * os.fstat(storage._file._file.fileno()).st_blocks
     assert taken <= 2 * 2**20 < storage.projected_footprint()["frames_on_disk"] / 4
+
+
+@pytest.mark.parametrize(
+    ("mounted", "name"),
+    [
+        ({"/": "ext4"}, "frames_on_disk"),
+        ({"/": "tmpfs", "{parent}": "ext4"}, "frames_on_disk"),
+        ({"/": "ext4", "{parent}": "tmpfs"}, "frames"),
+    ],
+)
+def test_frames_in_a_directory_that_is_memory_count_as_memory(
+    mounted: dict[str, str], name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = [
+        SimpleNamespace(mountpoint=place.format(parent=tmp_path), fstype=kind)
+        for place, kind in mounted.items()
+    ]
+    monkeypatch.setattr(frame_file.psutil, "disk_partitions", lambda all: there)
+    storage = FrameStorage(2000, FRAME, directory=tmp_path / "own")
+    assert name in storage.projected_footprint()
 
 
 def test_a_disk_that_fills_up_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
