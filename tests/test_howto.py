@@ -8,9 +8,9 @@ import torch
 
 FOLDER = Path(__file__).parents[1] / "docs" / "howto"
 SCRIPTS = {
-    page.stem: script
+    f"{page.stem} {number}" if number else page.stem: script
     for page in sorted(FOLDER.glob("*.md"))
-    for script in re.findall(r"```python\n(.*?)```", page.read_text(), re.S)
+    for number, script in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.S))
 }
 
 
@@ -21,7 +21,7 @@ def test_each_way_to_use_a_memory_has_a_script() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_script_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if name == "sb3":
+    if name.startswith("sb3"):
         pytest.importorskip("stable_baselines3")
     monkeypatch.chdir(tmp_path)
     threads = torch.get_num_threads()

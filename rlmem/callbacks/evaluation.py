@@ -9,7 +9,7 @@ from rlmem.callbacks.checkpoint import Checkpointing
 from rlmem.callbacks.pictures import beside_game
 from rlmem.callbacks.records import Recorder
 from rlmem.collect.config import SeedOf, derive_seed
-from rlmem.collect.rollout import EvaluationResult, Video, evaluate_policy
+from rlmem.collect.rollout import Stopped, Video, evaluate_policy
 from rlmem.collect.stream import Stream
 from rlmem.config.schema import TrainSettings
 from rlmem.envs import EnvStepper
@@ -44,29 +44,37 @@ class Evaluation(lightning.Callback):
         if self.cfg.every is not None:
             stream.due_every(self.cfg.every)
 
-    def evaluate(self, agent: Any) -> EvaluationResult:
-        """Score the agent now, write the episodes, keep the model if it is the best."""
+    def evaluate(self, agent: Any) -> None:
+        """Score the agent now, write the episodes, keep the model if it is the best.
+
+        Whole games may take minutes, and whoever ends the run may wait for seconds only: then it is
+        left off, and made when the run goes on.
+        """
         cfg, steps, video = self.cfg, self.stream.env_steps, None
         if cfg.video:
             memory = self.stream.memory
             beside = beside_game(self.run, self.run_dir, agent, memory, self.env, steps)
             video = Video(self.videos / f"eval_{steps:09d}.mp4", self.env.spec.video_fps, beside)
-        result = evaluate_policy(
-            self.env,
-            agent.act,
-            episodes=cfg.episodes,
-            epsilon=cfg.epsilon,
-            seed=derive_seed(self.seed, SeedOf.EVALUATION, steps),
-            on_frame=video.append if video else None,
-            restart=agent.restart,
-        )
-        if video:
-            video.close()
+        try:
+            result = evaluate_policy(
+                self.env,
+                agent.act,
+                episodes=cfg.episodes,
+                epsilon=cfg.epsilon,
+                seed=derive_seed(self.seed, SeedOf.EVALUATION, steps),
+                on_frame=video.append if video else None,
+                restart=agent.restart,
+                stop=lambda: self.stream.stop_requested,
+            )
+        except Stopped:
+            return
+        finally:
+            if video:
+                video.close()
         if result.remark:
             print(result.remark, flush=True)
         self.recorder.write_evaluation(result)
         self.checkpointing.save_if_best(agent)
-        return result
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Make an evaluation that the run was killed before, if the run now goes on for longer."""

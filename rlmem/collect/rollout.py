@@ -62,6 +62,10 @@ def shares(episodes: int, num_envs: int) -> np.ndarray:
     return episodes // num_envs + (np.arange(num_envs) < episodes % num_envs)
 
 
+class Stopped(Exception):
+    """Episodes were left off before there was a score."""
+
+
 def evaluate_policy(
     env: EnvStepper,
     policy: Policy,
@@ -72,6 +76,7 @@ def evaluate_policy(
     on_frame: Callable[[np.ndarray, np.ndarray], None] | None = None,
     on_step: Callable[[np.ndarray, Step], None] | None = None,
     restart: Callable[[np.ndarray], None] | None = None,
+    stop: Callable[[], bool] | None = None,
 ) -> EvaluationResult:
     """Play whole episodes.
 
@@ -90,8 +95,10 @@ def evaluate_policy(
         on_step: called with what actions were chosen from, [E, *observation_shape], the stack's
             own array, and with what followed.
         restart: called with which environments' episodes begin anew, bool [E]: all of them first.
+        stop: whether to leave off; asked before each step.
 
     Raises:
+        Stopped: it was left off.
         UserError: a reward is no finite number, so that there is no score.
     """
     num_envs = env.spec.num_envs
@@ -108,6 +115,8 @@ def evaluate_policy(
     if restart is not None:
         restart(np.ones(num_envs, np.bool_))
     while any(len(done) < q for done, q in zip(returns, quota, strict=True)):
+        if stop is not None and stop():
+            raise Stopped
         if filming and on_frame is not None:
             on_frame(env.render(), stack.observation[0])
         step = env.step(policy(stack.observation, epsilon, rng))

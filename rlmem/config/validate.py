@@ -101,7 +101,8 @@ def check_evaluate(cfg: DictConfig) -> EvaluateSettings:
             isinstance(value, list) and all(isinstance(part, str) for part in value)
         ):
             raise UserError(f"{key}={value}: must be a path or a list of them, such as [a,b]")
-    if settings.mode in ("report", "status") and not settings.sweep:
+    alone = settings.mode == "report" and (settings.external or settings.outsiders)
+    if settings.mode in ("report", "status") and not settings.sweep and not alone:
         raise UserError(
             "sweep=[]: nothing to look at; give the folder of a sweep, such as "
             "sweep=multirun/2026-01-01_12-00-00, or several: sweep=[a,b]"

@@ -5,9 +5,11 @@ once, compressed or as it is, and give bit for bit the same samples: with the sa
 same run.
 """
 
+import warnings
 from typing import Any
 
 import numpy as np
+import psutil
 import torch
 from gymnasium import spaces
 
@@ -17,7 +19,7 @@ from rlmem.memories.ring.budget import BudgetError
 from rlmem.memories.ring.frames import FrameStorage
 from rlmem.memories.ring.records import ends_of
 from rlmem.memories.ring.ring import RingStorage
-from rlmem.units import parse_bytes
+from rlmem.units import parse_bytes, readable_bytes
 
 try:
     from stable_baselines3.common.buffers import ReplayBuffer
@@ -111,6 +113,22 @@ class CompressedReplayBuffer(ReplayBuffer):
         )
         self.frame_stack = self._stacks.count
         self.storage = self._make_storage()
+        self._check_room()
+
+    def _check_room(self) -> None:
+        """Warn, as SB3 does, of a buffer that will take more memory than there is."""
+        if self.budget is not None or self.storage.compresses:
+            return  # bounded, or not known before it is full
+        needed = sum(self.storage.projected_footprint().values())
+        available = psutil.virtual_memory().available
+        if needed > available:
+            warnings.warn(
+                f"buffer_size={self.buffer_size * self.n_envs}: this buffer takes "
+                f"{readable_bytes(needed)} when full, and {readable_bytes(available)} are "
+                "available; use replay_buffer_class=CompressedReplayBuffer, or "
+                "replay_buffer_kwargs=dict(budget=...)",
+                stacklevel=3,
+            )
 
     def _make_storage(self) -> RingStorage:
         held = self._action_dtype

@@ -131,6 +131,11 @@ def _train_here(cfg: TrainSettings, run_dir: Path, resuming: bool) -> dict[str, 
     seconds = time.perf_counter() - started
     if job is None:
         _say(summary_table(summary, seconds))
+        if learns and not (run_dir / "checkpoints/last/memory").is_dir() and not run.stopped:
+            _say(
+                "Its memory was not kept; with checkpoint.keep_memory_when_finished=true a run can "
+                "go on for longer later, and its memory be looked at."
+            )
     else:
         _say(("" if job.alone else f"job {job.number}: ") + summary_line(summary, seconds))
     if learns and (warning := nothing_learned(summary)):

@@ -4,8 +4,10 @@ import copy
 import importlib
 import itertools
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,6 +27,7 @@ from stable_baselines3.common.vec_env import (
     VecNormalize,
 )
 
+from rlmem.integrations import sb3
 from rlmem.integrations.sb3 import CompressedReplayBuffer, FrameReplayBuffer
 from tests.integrations.sb3 import Step, make, screens, steps_of, vectors
 
@@ -334,6 +337,19 @@ def test_options_are_checked() -> None:
     small = make(CompressedReplayBuffer, env, 100, frame_stack=4, budget=12_000)
     with pytest.raises(UserError, match=r"budget=12000\): too small .*, \d+ bytes are missing"):
         small.add(*next(steps_of(env, 1)))
+
+
+def test_a_buffer_that_does_not_fit_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    image, actions = spaces.Box(0, 255, (4, 84, 84), np.uint8), spaces.Discrete(2)
+    there = SimpleNamespace(available=100 * 2**20)
+    monkeypatch.setattr(sb3.psutil, "virtual_memory", lambda: there)
+    with pytest.warns(UserWarning, match=r"^buffer_size=20000: .* 13\d.\d MiB .* 100.0 MiB are"):
+        FrameReplayBuffer(20_000, image, actions)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        FrameReplayBuffer(10_000, image, actions)
+        FrameReplayBuffer(20_000, image, actions, budget="90MiB")
+        CompressedReplayBuffer(20_000, image, actions)
 
 
 @pytest.mark.parametrize("kind", BUFFERS)

@@ -201,3 +201,25 @@ def test_a_folder_without_a_run_and_a_damaged_run_are_told_apart(
     (run_dir / "summary.json").write_text("")
     with pytest.raises(UserError, match=r"summary\.json cannot be read .* leave the run out"):
         evaluate(evaluate_settings("mode=plot", f"runs=['{run_dir}']"))
+
+
+def test_curves_of_other_programs_make_a_report_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [
+        "env_steps,return,bytes,seed,label,env_id",
+        *(f"{step},{step * seed},9,{seed},SB3,CartPole-v1" for seed in (1, 2) for step in (10, 20)),
+    ]
+    curves, out = tmp_path / "sb3.csv", tmp_path / "report"
+    curves.write_text("\n".join(lines))
+    evaluate(evaluate_settings("mode=report", f"external={curves}", f"out={out}"))
+    assert capsys.readouterr().out.startswith("runs: 2, settings: 1\n")
+    with (out / "summary.csv").open(newline="") as file:
+        (row,) = csv.DictReader(file)
+    assert (row["label"], row["n"], float(row["return_mean"])) == ("SB3", "2", 30.0)
+
+    curves.write_text("\n".join(line.rpartition(",")[0] for line in lines))
+    with pytest.raises(UserError, match=r"external=.*: no curve there; .* has no column env_id"):
+        evaluate(evaluate_settings("mode=report", f"external={curves}", f"out={out}"))
+    with pytest.raises(UserError, match=r"sweep=\[\]: nothing to look at"):
+        evaluate_settings("mode=report")

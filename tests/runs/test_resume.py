@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
-from rlmem.callbacks import checkpoint
+from rlmem.callbacks import checkpoint, evaluation
 from rlmem.callbacks.evaluation import Evaluation
+from rlmem.collect.rollout import EvaluationResult, evaluate_policy
+from rlmem.envs import EnvStepper
 from rlmem.envs.serial import SerialEnvStepper
 from rlmem.errors import UserError
 from rlmem.runs.resume import lock_run
@@ -177,6 +179,33 @@ def test_the_command_line_stops_with_143_and_resumes_from_the_directory_alone(
     assert resumed.returncode == 0, resumed.stderr
     assert "resumed at 201 env steps" in resumed.stdout
     assert_same_run(whole, tmp_path / "cut")
+
+
+@pytest.mark.slow
+def test_an_evaluation_is_left_off_at_a_signal_and_made_when_the_run_goes_on(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its games may take longer than whoever ends the run waits for it."""
+    played: list[int] = []
+
+    def signalled(env: EnvStepper, policy: Any, **how: Any) -> EvaluationResult:
+        def act(*args: Any) -> Any:
+            played.append(1)
+            if len(played) == 3:
+                signal.raise_signal(signal.SIGTERM)
+            return policy(*args)
+
+        return evaluate_policy(env, act, **how)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(evaluation, "evaluate_policy", signalled)
+        with pytest.raises(SystemExit):
+            run(tmp_path, *CARTPOLE)
+    assert len(played) == 3
+    assert summary_of(tmp_path)["env_steps"] == 100
+    assert rows_of(tmp_path / "evaluations.csv") == []
+    run(tmp_path, *CARTPOLE, f"resume={tmp_path}")
+    assert_same_run(whole, tmp_path)
 
 
 @pytest.mark.slow

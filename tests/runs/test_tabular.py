@@ -127,16 +127,6 @@ def test_a_budget_is_what_a_full_memory_takes(memory: str) -> None:
     assert 20_000 < full <= 20 * 1024
 
 
-@pytest.mark.parametrize("memory", MEMORIES)
-def test_a_budget_leaves_no_more_entries_than_were_asked_for(memory: str) -> None:
-    of_its_own = "memory.capacity=50" if memory == "q_table" else "memory.entries=50"
-    fifty, beside = (
-        built(*TINY, f"memory={memory}", of_its_own, *budget).projected_footprint()
-        for budget in ([], ["memory.budget=1MiB"])
-    )
-    assert beside == fifty
-
-
 @pytest.mark.parametrize(
     ("overrides", "line"),
     [

@@ -32,7 +32,10 @@ def read_external(path: Path, default_env: str | None) -> list[Run]:
     if missing:
         raise ValueError(f"has no column {', '.join(missing)}; it needs {', '.join(COLUMNS)}")
     if "env_id" not in text and default_env is None:
-        raise ValueError("has no column env_id, and the runs are of several environments")
+        raise ValueError(
+            "has no column env_id (CartPole-v1, ALE/RoadRunner), and there are not runs of one "
+            "environment to take it from"
+        )
     curves: dict[tuple[str, str, int], list[tuple[float, float, float]]] = {}
     for line, row in enumerate(text.to_dict("records"), start=2):
         try:

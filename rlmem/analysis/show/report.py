@@ -113,11 +113,15 @@ def write_report(
     collection = collect(folders, external, recorded, columns)
     collection.notes += opening.notes
     if not collection.runs:
-        named = ", ".join(map(str, folders))
-        broken = f"; {len(collection.left_out)} could not be read" if collection.left_out else ""
+        broken = ""
+        if collection.left_out:
+            (path, why), *more = collection.left_out
+            broken = f"; {path}: {why}" + (f" (and {len(more)} more)" if more else "")
+        if not folders:
+            raise UserError(f"external={_named(external)}: no curve there{broken}")
         raise UserError(
-            f"sweep={named}: no run there (a run directory has a config.yaml){broken}; give a "
-            "folder that train.py wrote, such as sweep=multirun/2026-01-01_12-00-00"
+            f"sweep={_named(folders)}: no run there (a run directory has a config.yaml){broken}; "
+            "give a folder that train.py wrote, such as sweep=multirun/2026-01-01_12-00-00"
         )
     sources = [str(path) for path in [*folders, *external]]
     sources += [f"{len(recorded)} recorded runs"] if recorded else []
@@ -149,6 +153,10 @@ def _check_own(out: Path) -> None:
         raise UserError(f"out={out}: its figures/ is a link; remove it, or give another folder")
     if os.path.lexists(out / "index.html") and OURS not in _older_page(out)[:1000]:
         raise UserError(f"out={out}: holds an index.html that is no report; give another folder")
+
+
+def _named(paths: Sequence[Path]) -> str:
+    return ", ".join(map(str, paths))
 
 
 def default_out(folder: Path) -> Path:

@@ -31,7 +31,8 @@ class PrioritizedSampler(Prioritized):
         capacity: number of slots of the storage.
         alpha: exponent of the priorities; 0 is uniform.
         beta_start, beta_end: exponent of the importance weights at the run's start and end.
-        beta_steps: env steps over which beta rises; None keeps `beta` where it is set.
+        beta_steps: env steps over which beta rises, as `anneal(env_steps)` tells it (rlmem's
+            trainer does); None keeps `beta` where it is set.
         eps: added to |TD error|, so that no transition is lost for ever. Where all priorities are
             0, with eps=0, transitions are drawn uniformly, as dqn_zoo and Dopamine do.
     """

@@ -173,10 +173,10 @@ def key_size(settings: Any, needs: Needs) -> int:
 
 
 def capacity_of(settings: Any, entries: int, make: Any) -> tuple[int, int | None]:
-    """Entries that a memory has room for, and the budget that may leave it fewer.
+    """Entries of a memory, and the budget that they were found from.
 
     Args:
-        entries: the most, as its key says.
+        entries: where there is no budget.
         make: entries -> the memory.
 
     Raises:
@@ -187,7 +187,7 @@ def capacity_of(settings: Any, entries: int, make: Any) -> tuple[int, int | None
     budget = read_budget(settings.budget)
     if (most := entries_within(budget, make)) < 2:
         raise UserError(f"memory.budget={settings.budget}: use {_full(make, 2)} bytes or more")
-    return min(most, entries), budget
+    return most, budget
 
 
 def _full(make: Any, entries: int) -> int:

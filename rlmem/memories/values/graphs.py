@@ -132,7 +132,7 @@ class GraphPart(Episodic):
         if settings.entries < 2:
             raise UserError(f"memory.entries={settings.entries}: must be at least 2")
         neighbours = settings.chosen("neighbours", network)
-        if neighbours > settings.entries:
+        if (network or settings.budget is None) and neighbours > settings.entries:
             raise UserError(
                 f"memory.neighbours={neighbours}: the graph has memory.entries={settings.entries} "
                 f"nodes; use {settings.entries} or fewer"
