@@ -1,7 +1,8 @@
 """Stopping in good order: a first signal ends the run at the next step, saved.
 
-SIGINT and SIGTERM do; SIGHUP, of a terminal that goes away, unless it is ignored, as by nohup; and
-SIGUSR2 where somebody waits for it, as submitit does: Slurm sends it shortly before a job's time is
+SIGINT and SIGTERM do; SIGUSR1, which many Slurm scripts ask for before the time is over
+(--signal=USR1@120), where it would kill the process; SIGHUP, of a terminal that goes away, unless
+it is ignored, as by nohup; and SIGUSR2 where somebody waits for it, as submitit does: Slurm sends it shortly before a job's time is
 over, and submitit then puts the job into the queue again.
 """
 
@@ -31,6 +32,8 @@ class StopOnSignal(lightning.Callback):
         self._seen: set[signal.Signals] = set()
         # Taken here: at the start of training they are Lightning's, of which it leaves nothing.
         self._before: dict[signal.Signals, Any] = {s: signal.getsignal(s) for s in WATCHED}
+        if signal.getsignal(signal.SIGUSR1) == signal.SIG_DFL:
+            self._before[signal.SIGUSR1] = signal.SIG_DFL
         if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
             self._before[signal.SIGHUP] = signal.getsignal(signal.SIGHUP)
         if callable(waiting := signal.getsignal(signal.SIGUSR2)):

@@ -29,7 +29,7 @@ from rlmem.memories.memory import ReplayMemory
 WAIT_SECONDS = 0.1  # for a report, before the Trainer has its turn
 REST_SECONDS = 300.0  # for a worker to end its round, or to start; machines can be busy
 STOP_SECONDS = 5.0  # for a worker that rests to end
-MASKED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2)
+MASKED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
 class _Process:

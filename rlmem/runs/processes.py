@@ -90,7 +90,9 @@ def share(cfg: TrainSettings) -> TrainSettings:
 def trainer_options(cfg: TrainSettings) -> dict[str, Any]:
     """What the Trainer is told of the processes."""
     if distributed.size == 1:
-        return {"devices": 1}
+        # Named: in a job of Slurm's Lightning would take over, write a pickle of its own at SIGUSR1
+        # and requeue the job, and it refuses --ntasks above 1.
+        return {"devices": 1, "plugins": [LightningEnvironment()]}
     environment = outside(cfg) or _Here()
     return {
         "devices": cfg.trainer.devices,

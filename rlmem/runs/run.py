@@ -1,6 +1,7 @@
 """One run's parts, put together, and what happens to them."""
 
 import contextlib
+import os
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +101,8 @@ class Run:
                 self.signals,
                 *(chosen.build(cfg, run_dir) for chosen in cfg.callbacks.values()),
             ],
-            default_root_dir=run_dir,
+            # No folder: in one Lightning would look for checkpoints of its own in a Slurm job.
+            default_root_dir=os.devnull,
         )
 
     def restore(self) -> None:

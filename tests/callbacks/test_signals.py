@@ -31,14 +31,14 @@ def test_nothing_is_put_back_in_a_thread_where_nothing_was_set() -> None:
 @pytest.fixture
 def handlers() -> Iterator[None]:
     """Each signal as a shell leaves it (nohup ignores SIGHUP), and what was before put back."""
-    watched = signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2
+    watched = signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2
     before = {number: signal.signal(number, signal.SIG_DFL) for number in watched}
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1])
 def test_a_first_signal_asks_for_the_end_and_a_second_one_interrupts(
     handlers: None, number: signal.Signals
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 import rlmem.runs.run
 from rlmem.callbacks.checkpoint import Checkpointing, find_checkpoint
+from rlmem.collect.collector import Collector
 from tests.runs.helpers import run, stopped, summary_of
 
 
@@ -31,6 +32,32 @@ def test_a_first_signal_during_the_last_save_does_not_cut_it_off(
     assert summary_of(tmp_path)["status"] == "interrupted"
     assert find_checkpoint(tmp_path) is not None
     monkeypatch.undo()
+    assert run(tmp_path, f"resume={tmp_path}")["status"] == "finished"
+
+
+@pytest.mark.slow
+def test_in_a_slurm_job_lightning_keeps_to_the_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of its own it would take over SIGUSR1, load what lies in the folder, and refuse 4 tasks."""
+    job = {"NTASKS": "4", "JOB_ID": "7", "JOB_NAME": "train.sh", "PROCID": "0", "LOCALID": "0"}
+    for name, value in (job | {"NODEID": "0", "NODELIST": "here"}).items():
+        monkeypatch.setenv(f"SLURM_{name}", value)
+    (tmp_path / "hpc_ckpt_1.ckpt").write_bytes(b"no checkpoint")
+    draw = Collector._draw
+
+    def draw_or_end(stream: Collector) -> Any:
+        if stream.env_steps == 201:
+            os.kill(os.getpid(), signal.SIGUSR1)
+        return draw(stream)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Collector, "_draw", draw_or_end)
+        with pytest.raises(SystemExit) as end:
+            run(tmp_path)
+    assert end.value.code == 128 + signal.SIGUSR1
+    assert signal.getsignal(signal.SIGUSR1) == signal.SIG_DFL
+    assert [*tmp_path.glob("hpc_ckpt_*")] == [tmp_path / "hpc_ckpt_1.ckpt"]
     assert run(tmp_path, f"resume={tmp_path}")["status"] == "finished"
 
 
