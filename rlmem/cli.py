@@ -10,6 +10,7 @@ from rlmem.config import MULTIRUN, run_hydra
 from rlmem.config.quoting import override_of
 from rlmem.config.run_directory import no_run, override_key, saved_config, saved_overrides
 from rlmem.errors import UserError, file_error, printable
+from rlmem.machine import usable_cores
 from rlmem.terminal import outlive_the_reader
 from rlmem.units import several
 
@@ -82,7 +83,7 @@ def study_main() -> None:
     )
     parser.add_argument("name", help="a folder with a study.yaml, or its name in studies/")
     parser.add_argument("--only", default="", help="columns to run, such as CartPole,Acrobot")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="runs at once")
+    parser.add_argument("--jobs", type=int, default=usable_cores(), help="runs at once")
     parser.add_argument("--report", action="store_true", help="run nothing, only report")
     args = parser.parse_args()
     if args.jobs < 1:

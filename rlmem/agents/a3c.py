@@ -6,7 +6,6 @@ it, and fetches them. This agent is the main process's: it hands out the weights
 is brought up to date between Trainer steps, and plays with that in evaluation.
 """
 
-import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +28,7 @@ from rlmem.collect.module import Rounds
 from rlmem.collect.rollouts import MOST_ACTIONS, rollout_bytes
 from rlmem.collect.workers import WorkerStream
 from rlmem.errors import UserError
+from rlmem.machine import usable_cores
 from rlmem.networks.policies import GROUP, PolicySettings, make_policy
 from rlmem.registry import part
 from rlmem.settings import setting
@@ -112,7 +112,7 @@ class A3C(Learner):
     def __init__(self, settings: A3CSettings, spec: Any) -> None:
         super().__init__()
         self.cfg, self.spec = settings, spec
-        self.workers = settings.workers or len(os.sched_getaffinity(0))
+        self.workers = settings.workers or usable_cores()
         self.online = self.make_network()
         self._copy = LocalCopy(self.online)
         self.shared = SharedWeights(self._copy, settings.lr, settings.adam_eps)

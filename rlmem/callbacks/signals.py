@@ -2,8 +2,8 @@
 
 SIGINT and SIGTERM do; SIGUSR1, which many Slurm scripts ask for before the time is over
 (--signal=USR1@120), where it would kill the process; SIGHUP, of a terminal that goes away, unless
-it is ignored, as by nohup; and SIGUSR2 where somebody waits for it, as submitit does: Slurm sends it shortly before a job's time is
-over, and submitit then puts the job into the queue again.
+it is ignored, as by nohup; and SIGUSR2 where somebody waits for it, as submitit does: Slurm sends
+it shortly before a job's time is over, and submitit then puts the job into the queue again.
 """
 
 import contextlib

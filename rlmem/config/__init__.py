@@ -25,7 +25,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from rlmem.config import objective, plugins, sweep
-from rlmem.config.errors import dashes, explain
+from rlmem.config.errors import dashes, explain, misnamed
 from rlmem.config.quoting import quote_paths
 from rlmem.config.schema import CONF_DIR
 from rlmem.config.validate import check, check_evaluate, check_output_dir
@@ -67,6 +67,8 @@ def compose(config_name: str, overrides: Sequence[str] = ()) -> DictConfig:
     Raises:
         UserError: an override is wrong.
     """
+    if line := misnamed(overrides):
+        raise UserError(line)
     given = plugins.load(overrides)
     extra = [] if config_name != "train" else ["paths.output_dir=."]
     job = GlobalHydra.instance().hydra  # Hydra composes for one at a time
@@ -160,7 +162,7 @@ def run_hydra(
     main = hydra.main(version_base="1.3", config_path=str(CONF_DIR), config_name=config_name)
     sweep.SweepRecord.current = None
     try:
-        if line := dashes(arguments):
+        if line := dashes(arguments) or misnamed(arguments):
             raise UserError(line)
         if any(a in MULTIRUN for a in arguments) or any(map(_searches, overrides)):
             _check_folder_of_jobs(overrides)

@@ -1,6 +1,7 @@
 """Hydra's and OmegaConf's exceptions as one line that a user can act on."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import fields
 from difflib import get_close_matches
 from typing import Any
@@ -82,6 +83,17 @@ def dashes(arguments: list[str]) -> str | None:
     return None
 
 
+def misnamed(arguments: Sequence[str]) -> str | None:
+    """One line for the first override that gives a part the name of another, `memory.name=per`, or
+    None: it would be the old part under the new name."""
+    for argument in arguments:
+        group, dot, rest = argument.lstrip("+").partition(".name=")
+        for name in re.findall(r"\w+", rest) if dot else ():
+            if group in config_groups() and name in config_options(group):
+                return f"{argument}: would change the name alone; write {group}={name}"
+    return None
+
+
 def _first_line(exc: BaseException) -> str:
     return str(exc).strip().split("\n")[0] or type(exc).__name__
 
@@ -148,6 +160,8 @@ def _syntax(override: str) -> str:
         return f"{override}: there is one = too many; write {key}={value.lstrip('=')}"
     if closing := _not_closed(value):
         return f"{override}: a bracket is not closed; write '{override}{closing}'"
+    if value.startswith("~"):
+        return f"{override}: ~ means nothing here; write {key}=$HOME{value[1:]}"
     return f"{override}: cannot read the value; quote it twice: '{key}=\"{value}\"'"
 
 

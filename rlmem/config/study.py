@@ -6,6 +6,7 @@ from typing import IO
 
 from omegaconf import DictConfig
 
+from rlmem import machine
 from rlmem.run_files import lock_file
 
 _held: list[IO[str]] = []  # the lock of the study that this process works on, until it ends
@@ -51,9 +52,9 @@ def _join(folder: Path) -> bool:
     lock = lock_file(folder / ".study.lock")
     _held[:] = [lock]  # lets go of a study before
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        machine.lock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         alone = True
     except BlockingIOError:
         alone = False
-    fcntl.flock(lock, fcntl.LOCK_SH)
+    machine.lock(lock, fcntl.LOCK_SH)
     return alone

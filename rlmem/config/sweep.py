@@ -9,7 +9,6 @@ import contextlib
 import copy
 import fcntl
 import json
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +24,9 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 from omegaconf.errors import OmegaConfBaseException
 
+from rlmem import machine
+from rlmem.config.quoting import override_of
+from rlmem.machine import usable_cores
 from rlmem.run_files import Kind, lock_file, read_json, write_small
 
 SWEEP_FILE, ERROR_FILE = "sweep.json", "error.json"
@@ -173,7 +175,7 @@ def at_once(hydra: DictConfig, jobs: int) -> int:
         limits.append(int(sweeper.max_batch_size))
     if "n_jobs" in launcher:  # joblib: -1 is all cores, -2 all but one
         count = int(launcher.n_jobs)
-        limits.append(count if count > 0 else max(1, (os.cpu_count() or 1) + 1 + count))
+        limits.append(count if count > 0 else max(1, usable_cores() + 1 + count))
     elif "array_parallelism" in launcher:
         limits.append(int(launcher.array_parallelism))
     elif "submitit_folder" not in launcher:  # submitit_local starts all of them
@@ -208,7 +210,8 @@ def failure_list(failed: Iterable[tuple[str, str, int]], folder: Path, most: int
     """What a sweep says at its end of its failed jobs."""
     entries = [f"  {name}  {' '.join(error.split())}" for name, error, _ in failed]
     more = [f"  and {len(entries) - most} more"] if len(entries) > most else []
-    title = f"{len(entries)} failed in {folder}; the same command runs what failed again:"
+    again = f"the same command with {override_of('hydra.sweep.dir', str(folder))}"
+    title = f"{len(entries)} failed; {again} runs what failed again:"
     return "\n".join([title, *entries[:most], *more])
 
 
@@ -225,15 +228,15 @@ def lost_job(error: BaseException, folder: Path) -> str | None:
     return (
         f"{job} was killed; others that were begun on a cluster go on. "
         f"python evaluate.py mode=status sweep={folder} shows them; when none runs any more, the "
-        "same command runs what is missing"
+        f"same command with {override_of('hydra.sweep.dir', str(folder))} runs what is missing"
     )
 
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
     """One command at a time changes sweep.json."""
-    with lock_file(folder / ".sweep.lock") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with lock_file(folder / ".sweep.lock") as file:
+        machine.lock(file, fcntl.LOCK_EX)
         yield
 
 

@@ -46,7 +46,7 @@ def place_of_this_job() -> Place | None:
     """The place of the job that runs in this process; None outside of a sweep."""
     if not HydraConfig.initialized() or HydraConfig.get().mode != RunMode.MULTIRUN:
         return None
-    hydra = HydraConfig.get()
+    hydra: Any = HydraConfig.get()
     folder, overrides = Path(hydra.sweep.dir), list(hydra.overrides.task)
     count, common, at_once = _command(folder, str(hydra.sweep.subdir))
     return Place(

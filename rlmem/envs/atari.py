@@ -32,6 +32,7 @@ from gymnasium.vector import AutoresetMode
 from rlmem.envs.screens import ScreenPart
 from rlmem.envs.spec import EnvSettings, EnvSpec, Step, env_seeds
 from rlmem.errors import UserError
+from rlmem.machine import usable_cores
 from rlmem.registry import part
 from rlmem.settings import Settings, setting
 
@@ -108,7 +109,7 @@ class AtariStepper:
                 game,
                 envs,
                 batch_size=0,
-                num_threads=min(envs, len(os.sched_getaffinity(0))),
+                num_threads=min(envs, usable_cores()),
                 thread_affinity_offset=-1,
                 max_num_frames_per_episode=NO_LIMIT,  # see the module's docstring
                 repeat_action_probability=rules.sticky,

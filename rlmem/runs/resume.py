@@ -11,7 +11,7 @@ from typing import IO, Any
 
 import yaml
 
-from rlmem import distributed
+from rlmem import distributed, machine
 from rlmem.analysis.read.runs import ENV_ARGUMENTS, flatten
 from rlmem.callbacks.checkpoint import read_manifest
 from rlmem.callbacks.checkpoint_files import find_checkpoint, no_checkpoint, remove_leftovers
@@ -77,7 +77,7 @@ def lock_run(run_dir: Path) -> IO[str]:
         return lock
     for _ in range(5):  # who reads a sweep's status holds it for an instant
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            machine.lock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return lock
         except BlockingIOError:
             time.sleep(0.02)

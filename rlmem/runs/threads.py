@@ -17,6 +17,7 @@ from hydra.types import RunMode
 from rlmem.callbacks.checkpoint import read_manifest
 from rlmem.callbacks.checkpoint_files import find_checkpoint
 from rlmem.config.sweep import on_this_machine
+from rlmem.machine import usable_cores
 
 TORCH_THREADS = torch.get_num_threads()  # of the process, before a job of a sweep changes it
 LOOK_SECONDS = 0.5
@@ -45,7 +46,7 @@ def choose_threads(
     if HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN:
         hydra: Any = HydraConfig.get()
         if (together := on_this_machine(hydra, MOST_JOBS)) > 1:  # none is seen by the others yet
-            return max(1, min(TORCH_THREADS, (psutil.cpu_count() or 1) // together))
+            return max(1, min(TORCH_THREADS, usable_cores() // together))
     return max(1, min(TORCH_THREADS, free_cores()) // processes)
 
 
@@ -53,4 +54,5 @@ def free_cores() -> int:
     """Cores that nobody used in the last moment, at least 1."""
     cores = psutil.cpu_count() or 1
     busy = psutil.cpu_percent(interval=LOOK_SECONDS) / 100 * cores
-    return max(1, round(cores - busy))
+    # Where the busy ones are nobody says; of a part of the machine all may be free.
+    return max(1, min(usable_cores(), round(cores - busy)))

@@ -155,6 +155,14 @@ def test_two_overrides_in_one_word_are_told_apart() -> None:
             ["-m", "--env.game", "pong"],
             "rlmem: --env.game: overrides have no dashes; write env.game=.",
         ),
+        (
+            ["-m", "memory.name=uniform,per"],
+            "rlmem: memory.name=uniform,per: would change the name alone; write memory=uniform\n",
+        ),
+        (
+            ["hydra.run.dir=~/x"],
+            "rlmem: hydra.run.dir=~/x: ~ means nothing here; write hydra.run.d",
+        ),
     ],
 )
 def test_an_override_written_as_an_option_is_one_line(

@@ -15,6 +15,7 @@ from rlmem.config import CONF_DIR, run_hydra
 from rlmem.config.schema import TrainSettings
 from rlmem.config.sweep import Sweep, SweepRecord, at_once, write_error
 from rlmem.errors import UserError
+from rlmem.machine import usable_cores
 from tests.settings import settings
 
 
@@ -151,7 +152,7 @@ def test_failed_jobs_are_listed_and_the_same_command_runs_them_again(
     assert sweep("seed=8,1,7") == 1
     err = capfd.readouterr().err
     assert "Error executing job" not in err  # Hydra's own line beside ours
-    lines = err[err.index("rlmem: 2 failed in sweep; the same command") :].splitlines()[1:]
+    lines = err[err.index("rlmem: 2 failed; the same command with hydra.sweep.dir=sweep runs") :].splitlines()[1:]
     assert lines == ["  seed=8  RuntimeError: a bug", "  seed=7  env=pong: not installed"]
     status = read_status(Path("sweep"))
     assert {job.name: job.error for job in status.of("failed")} == {
@@ -193,7 +194,7 @@ def test_a_job_whose_values_do_not_go_together_leaves_its_error() -> None:
 @pytest.mark.parametrize(
     ("argv", "expected"),
     [
-        (["hydra/launcher=joblib"], os.cpu_count()),
+        (["hydra/launcher=joblib"], usable_cores()),
         (["hydra/launcher=joblib", "hydra.launcher.n_jobs=2"], 2),
         (["hydra/launcher=joblib", "hydra.launcher.n_jobs=2", "hydra.sweeper.max_batch_size=1"], 1),
     ],

@@ -1,5 +1,7 @@
 """Runs that are stopped go on as if they had not been."""
 
+import errno
+import fcntl
 import os
 import shutil
 import signal
@@ -179,6 +181,19 @@ def test_the_command_line_stops_with_143_and_resumes_from_the_directory_alone(
     assert resumed.returncode == 0, resumed.stderr
     assert "resumed at 201 env steps" in resumed.stdout
     assert_same_run(whole, tmp_path / "cut")
+
+
+@pytest.mark.slow
+def test_a_disk_without_locks_is_trained_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Lustre is that was mounted without them. Nothing guards against a second writer there."""
+
+    def none(file: Any, how: int) -> None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr(fcntl, "flock", none)
+    assert run(tmp_path)["status"] == "finished"
 
 
 @pytest.mark.slow

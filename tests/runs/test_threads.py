@@ -21,6 +21,7 @@ LARGE = make_network("nature", (4, 84, 84), 2, [8], False, 1 / 255)
 def four_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads, "TORCH_THREADS", 4)
     monkeypatch.setattr(psutil, "cpu_count", lambda: 4)
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: {0, 1, 2, 3})
 
 
 @pytest.mark.parametrize(("busy", "free"), [(0.0, 4), (25.0, 3), (60.0, 2), (100.0, 1)])
@@ -32,6 +33,15 @@ def test_a_run_takes_the_free_cores_where_its_network_gains_from_them(
     assert choose_threads(None, LARGE, tmp_path) == free
     assert choose_threads(None, SMALL, tmp_path) == 1
     assert choose_threads(3, SMALL, tmp_path) == 3
+
+
+def test_a_run_takes_no_more_cores_than_its_scheduler_leaves_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(psutil, "cpu_percent", lambda interval: 0.0)
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: {1, 3})
+    assert free_cores() == 2
+    assert choose_threads(None, LARGE, tmp_path) == 2
 
 
 @pytest.mark.parametrize(
@@ -52,7 +62,6 @@ def test_jobs_that_start_together_share_the_cores(
     monkeypatch.setattr(threads.HydraConfig, "initialized", lambda: True)
     monkeypatch.setattr(threads.HydraConfig, "get", lambda: hydra)
     monkeypatch.setattr(psutil, "cpu_percent", lambda interval: 0.0)
-    monkeypatch.setattr("os.cpu_count", lambda: 4)
     assert choose_threads(None, LARGE, tmp_path) == count
 
 

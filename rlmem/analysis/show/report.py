@@ -115,8 +115,8 @@ def write_report(
     if not collection.runs:
         broken = ""
         if collection.left_out:
-            (path, why), *more = collection.left_out
-            broken = f"; {path}: {why}" + (f" (and {len(more)} more)" if more else "")
+            (path, why), *others = collection.left_out
+            broken = f"; {path}: {why}" + (f" (and {len(others)} more)" if others else "")
         if not folders:
             raise UserError(f"external={_named(external)}: no curve there{broken}")
         raise UserError(

@@ -19,8 +19,8 @@ NO_DIFFERENCE = ("seed=", "label=", "log.", "logger", "debug=", "resume=")
 WIDTH, NARROWEST, LISTED, BINS, BAR = 100, 48, 20, 8, 40
 SECONDS = 5.0  # between two looks at a sweep that runs
 _MEANING = {
-    "interrupted": "the same command goes on with them",
-    "failed": "the same command runs what failed again",
+    "interrupted": "the same command into this folder goes on with them",
+    "failed": "the same command into this folder runs them again",
     "missing": "not started",
 }
 
