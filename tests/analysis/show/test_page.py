@@ -44,6 +44,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
                     env_id=env_id,
                     final=(30, 4, 200)[k] + seed,
                     size=10**5 * (k + 1),
+                    evaluated=4,
                 )
     write_report([folder], folder / "report")
     driver.get(f"file://{folder}/report/index.html")
@@ -63,22 +64,25 @@ def type_filter(browser: Any, text: str) -> None:
     field.send_keys(text or " ")
 
 
-def test_every_figure_is_drawn(browser: Any) -> None:
+VIEWS = ["bytes", "env steps", "seconds", "env steps, evaluated"]
+
+
+def test_each_view_of_a_panel_has_its_figure(browser: Any) -> None:
     type_filter(browser, "")
-    for view in range(3):
-        label = browser.find_elements("css selector", ".head .views label")[view]
-        label.click()
-        (drawing,) = [
-            svg
-            for svg in browser.find_elements("css selector", ".head figure svg")
-            if svg.is_displayed()
-        ]
-        assert drawing.size["width"] > 300
-        assert drawing.size["height"] > 100
-        assert label.text in ("bytes", "env steps", "seconds")
-    lines = browser.find_elements("css selector", "#seconds-CartPole-v1 svg [id*=line]")
-    boxes = [line.rect for line in lines if line.get_attribute("data-setting")]
-    assert len(boxes) == 3
+    panels = browser.find_elements("css selector", ".switch")
+    assert len(panels) == 2
+    for panel in panels:
+        labels = panel.find_elements("css selector", ".views label")
+        assert [label.text for label in labels] == VIEWS
+        for label in labels:
+            label.click()
+            (drawing,) = [s for s in panel.find_elements("css selector", "svg") if s.is_displayed()]
+            assert drawing.size["width"] > 300
+            assert drawing.size["height"] > 100
+            assert label.value_of_css_property("background-color") != "rgba(0, 0, 0, 0)"
+        labels[2].click()
+    parts = browser.find_elements("css selector", "#seconds-CartPole-v1 svg [data-setting]")
+    assert len({part.get_attribute("data-setting") for part in parts if part.rect["height"]}) == 3
 
 
 def test_the_arrow_keys_switch_the_axis(browser: Any) -> None:
