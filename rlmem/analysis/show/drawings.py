@@ -1,8 +1,6 @@
 """Which figures a report has, their files, and how they stand in its page."""
 
 import re
-import zlib
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -10,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from rlmem.analysis.compare.looks import Look
 from rlmem.analysis.compare.settings import Setting
@@ -18,19 +16,13 @@ from rlmem.analysis.compare.thresholds import threshold_grids
 from rlmem.analysis.read.curves import OVER_RUN
 from rlmem.analysis.show.section import Section
 from rlmem.analysis.show.sentences import finding, in_words, listed
+from rlmem.analysis.show.svg import in_page
 from rlmem.errors import need
 from rlmem.units import several
 
 TIMED = {"insert_us": "to insert an env step", "sample_us": "to draw a minibatch"}
 EVALUATIONS = 3  # of a run at least, to be drawn over env steps
 EVALUATION = "an evaluation's"
-OFTEN = 3  # times that a style is used until it is a class
-BROAD = 400  # points; a wider figure scrolls on a phone
-PIXELS = 1.4  # of a point where it scrolls: legends of 8 points can be read
-NUMBER = re.compile(r"-?\d+\.\d{2,}")
-# matplotlib's ink and paper, which are the page's own in it: it has a dark form.
-INK = re.compile(r"(fill|stroke): #(?:000000|262626)")
-PAPER = re.compile(r"fill: #ffffff")
 
 
 @dataclass(frozen=True)
@@ -41,6 +33,7 @@ class Drawing:
         env_id: "": of no environment alone.
         caption: what to see in it.
         view: what its x is; an environment's figures with one are shown one at a time.
+        key: what its signs are.
     """
 
     env_id: str
@@ -48,64 +41,19 @@ class Drawing:
     caption: str
     svg: Markup
     view: str = ""
+    key: str = ""
 
 
 def drawing(
-    env_id: str, name: str, caption: str, svg: str, view: str = "", alt: str = ""
+    env_id: str, name: str, caption: str, svg: str, view: str = "", alt: str = "", key: str = ""
 ) -> Drawing:
-    """A figure from matplotlib's SVG: as wide as the page, its ids made unique in the page.
+    """A figure of a page from matplotlib's SVG.
 
     Args:
-        alt: what who cannot see it is told; the caption if there is none.
+        alt: what who cannot see it is told, beside the caption.
     """
-    svg = re.sub(r"<!--.*?-->", "", svg[svg.index("<svg") :], flags=re.S)
-    # matplotlib leaves quotes in texts as they are, and what follows looks for attributes.
-    svg = re.sub(r">[^<]*<", lambda text: text[0].replace('"', "&quot;"), svg)
-    wide = float(re.findall(r'<svg[^>]*? width="([\d.]+)', svg)[0])
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, count=1, flags=re.S)
-    svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
-    broad = f' style="min-width:{wide * PIXELS:.0f}px"' if wide > BROAD else ""
-    spoken = escape(" ".join([caption, alt]).strip())
-    svg = re.sub(r' (?:d|x|y|points|transform)="[^"]*"', _rounded, svg)
-    svg = PAPER.sub("fill: none", INK.sub(r"\1: currentColor", svg))
-    svg = _shorter(svg)
-    svg = re.sub(r'\bid="(?:c(\d+)-)?', lambda found: _identity(name, found[1]), svg)
-    svg = re.sub(r'(url\(#|href="#)', lambda found: f"{found[1]}{name}-", svg)
-    svg = svg.replace("<svg ", f'<svg role="img" aria-label="{spoken}"{broad} ', 1)
-    return Drawing(env_id, name, caption, Markup(svg), view)  # matplotlib has escaped its texts
-
-
-def _rounded(found: re.Match[str]) -> str:
-    """Places to a tenth of a point: the page has half the bytes."""
-    return NUMBER.sub(lambda n: f"{float(n[0]):.1f}".removesuffix(".0"), found[0])
-
-
-def _shorter(svg: str) -> str:
-    """The same with a class for each style that is used often, and no letter twice in a path.
-
-    Two figures of a page may have a class of one name: its style is in the name.
-    """
-    svg = re.sub(r"\n\s*", "\n", svg)
-    used = set(re.findall(r'(?:url\(#|href="#)([^")]+)', svg))
-    svg = re.sub(r' id="(?!c\d+-)([^"]*)"', lambda i: i[0] if i[1] in used else "", svg)
-    svg = re.sub(r"(?<=[\d ])\nL ", " ", re.sub(r"(M [^\nA-Z]*)\nL ", r"\1L", svg))
-    often = Counter(re.findall(r' style="([^"]*)"', svg))
-    classes = {
-        style: f"s{zlib.crc32(style.encode()):x}" for style, n in often.items() if n >= OFTEN
-    }
-    rules = "".join(f".{name}{{{style}}}" for style, name in classes.items())
-    svg = re.sub(
-        r' style="([^"]*)"',
-        lambda found: f' class="{classes[found[1]]}"' if found[1] in classes else found[0],
-        svg,
-    )
-    return svg.replace("</style>", f"{rules}</style>", 1)
-
-
-def _identity(name: str, setting: str | None) -> str:
-    if setting is None:
-        return f'id="{name}-'
-    return f'data-setting="{setting}" id="{name}-c{setting}-'
+    spoken = " ".join([caption, key, alt]).strip()
+    return Drawing(env_id, name, caption, in_page(name, svg, spoken), view, key)
 
 
 def draw(

@@ -184,6 +184,7 @@ def _point(
         estimate.value,
         _errors(estimate) if colored else None,
         marker=style.mark,
+        linestyle="none",
         markersize=8 if colored else 4,
         color=colour,
         capsize=2,

@@ -31,13 +31,18 @@ NO_OVERRIDE = ("seed=", "hydra", "paths.", "resume=", "hparams_search=", "object
 def _linked(figures: Sequence[Drawing], first: Drawing | None, room: int) -> set[str]:
     """Names of the figures that the page links to, so that it stays small.
 
-    The first one and those of the environments' views come before the others.
+    The first one, those that the environments' panels begin with, and their other views come
+    before all others.
 
     Args:
         room: bytes for drawings.
     """
+    begins = {drawn.env_id: drawn for drawn in reversed(figures) if drawn.view}
     linked = set()
-    for drawn in sorted(figures, key=lambda each: (each != first, not each.view)):
+    for drawn in sorted(
+        figures,
+        key=lambda each: (each != first, each != begins.get(each.env_id), not each.view),
+    ):
         taken = len(drawn.svg.encode())
         if taken > room:
             linked.add(drawn.name)

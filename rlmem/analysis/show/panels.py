@@ -41,7 +41,7 @@ def short(label: str) -> str:
 
 
 def identity(setting: Setting, what: str, axes: Axes) -> str:
-    """An SVG id that is unique in its figure; the page puts the figure's name before it."""
+    """An SVG id that is unique in its figure; of it the page keeps the number."""
     return f"c{setting.number}-{what}-{list(axes.figure.axes).index(axes)}"
 
 
