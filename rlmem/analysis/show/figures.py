@@ -133,25 +133,31 @@ def _together(
     return [(None, x, np.concatenate([thinned(y) for _, _, y in grey]))]
 
 
+def placed(settings: Sequence[Setting], metric: str) -> list[tuple[Setting, Estimate]]:
+    """Those whose bytes and return are known, with the return: the points of a figure."""
+    held = [setting for setting in settings if np.isfinite(setting.mean("memory_bytes_peak"))]
+    return [(setting, found) for setting in held if (found := setting.estimate(metric))]
+
+
 @rc_context(PANEL)
 def return_against_bytes(
     settings: Sequence[Setting], metric: str, chosen: Sequence[Setting] | None = None
 ) -> Figure | None:
-    """A return over the peak bytes, with the frontier in grey; None without a point.
+    """A return over the peak bytes, with the frontier dotted; None without a point.
 
     The chosen settings are in colour, the others grey; None: those of `in_colour`.
     """
-    held = [setting for setting in settings if np.isfinite(setting.mean("memory_bytes_peak"))]
-    points = [(c, e) for c in held if (e := c.estimate(metric))]
+    points = placed(settings, metric)
     if not points:
         return None
     chosen = in_colour(settings) if chosen is None else chosen
     drawn, at = panel(chosen)
     cost = np.array([setting.mean("memory_bytes_peak") for setting, _ in points])
     gain = np.array([estimate.value for _, estimate in points])
-    best = pareto_frontier(cost, gain)
-    edge = [*cost[best], cost.max()], [*gain[best], gain[best][-1]]
-    at.step(*edge, where="post", color=GREY, linewidth=1, zorder=0)
+    if len(points) > 1:
+        best = pareto_frontier(cost, gain)
+        edge = [*cost[best], cost.max()], [*gain[best], gain[best][-1]]
+        at.step(*edge, where="post", color=GREY, linewidth=0.9, linestyle=(0, (1, 2)), zorder=0)
     many = len(settings) > MOST_APART
     for (setting, estimate), x in zip(points, cost, strict=True):
         if setting in chosen or not many:
