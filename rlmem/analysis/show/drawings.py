@@ -158,7 +158,9 @@ def draw(
             games = scores.setdefault(setting.label, {})
             games.setdefault(setting.runs[0].task, []).append(normalized)
             few |= set() if setting.has_bounds(setting.metric) else {setting.label}
-    caption = "Probability of improvement, over all environments that two settings share"
+    caption = "Probability of improvement"
+    if len({setting.env_id for setting in settings}) > 1:
+        caption += ", over all environments that two settings share"
     keep("", "improvement", caption, figures.improvement(by_label))
     keep("", "profiles", "Performance profiles", figures.profiles(scores, looks, few))
     for section in sections:
