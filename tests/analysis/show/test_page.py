@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rlmem.analysis.show.report import write_report
+from rlmem.analysis.show.report import Opening, write_report
 from tests.analysis.helpers import make_run, unlike
 
 webdriver = pytest.importorskip("selenium.webdriver")
@@ -46,7 +46,9 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
                     size=10**5 * (k + 1),
                     evaluated=4,
                 )
-    write_report([folder], folder / "report")
+    findings = folder / "findings.md"
+    findings.write_text("**Found.**\n\nSee ![how they learn](figures/curves-CartPole-v1.png).\n")
+    write_report([folder], folder / "report", opening=Opening(findings=findings))
     driver.get(f"file://{folder}/report/index.html")
     driver.execute_script("for (const part of document.querySelectorAll('details')) part.open = 1")
     yield driver
@@ -64,7 +66,7 @@ def type_filter(browser: Any, text: str) -> None:
     field.send_keys(text or " ")
 
 
-VIEWS = ["bytes", "env steps", "seconds", "env steps, evaluated"]
+VIEWS = ["bytes", "bytes, final", "env steps", "seconds", "env steps, evaluated"]
 
 
 def test_each_view_of_a_panel_has_its_figure(browser: Any) -> None:
@@ -83,6 +85,15 @@ def test_each_view_of_a_panel_has_its_figure(browser: Any) -> None:
         labels[2].click()
     parts = browser.find_elements("css selector", "#seconds-CartPole-v1 svg [data-setting]")
     assert len({part.get_attribute("data-setting") for part in parts if part.rect["height"]}) == 3
+
+
+def test_a_picture_that_the_findings_name_leads_to_its_view(browser: Any) -> None:
+    type_filter(browser, "")
+    figure = browser.find_element("id", "curves-CartPole-v1")
+    browser.execute_script("document.querySelectorAll('.switch input')[4].checked = true")
+    assert not figure.is_displayed()
+    browser.find_element("link text", "how they learn").click()
+    assert figure.is_displayed()
 
 
 def test_the_arrow_keys_switch_the_axis(browser: Any) -> None:
