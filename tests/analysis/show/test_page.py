@@ -82,7 +82,7 @@ def test_each_view_of_a_panel_has_its_figure(browser: Any) -> None:
             assert drawing.size["width"] > 300
             assert drawing.size["height"] > 100
             assert label.value_of_css_property("background-color") != "rgba(0, 0, 0, 0)"
-        labels[2].click()
+        labels[VIEWS.index("seconds")].click()
     parts = browser.find_elements("css selector", "#seconds-CartPole-v1 svg [data-setting]")
     assert len({part.get_attribute("data-setting") for part in parts if part.rect["height"]}) == 3
 
@@ -90,7 +90,7 @@ def test_each_view_of_a_panel_has_its_figure(browser: Any) -> None:
 def test_a_picture_that_the_findings_name_leads_to_its_view(browser: Any) -> None:
     type_filter(browser, "")
     figure = browser.find_element("id", "curves-CartPole-v1")
-    browser.execute_script("document.querySelectorAll('.switch input')[4].checked = true")
+    browser.find_element("css selector", "label[for=bytes-CartPole-v1-view1]").click()
     assert not figure.is_displayed()
     browser.find_element("link text", "how they learn").click()
     assert figure.is_displayed()
