@@ -51,7 +51,7 @@ class Replay:
         "cer": 3,
         "per_rank": 9,
         "per_rainbow": 17,
-        "newest": 15,
+        "newest": 29,
     }  # in figures
 
     @classmethod

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from rlmem.analysis.compare.looks import look, slots
-from rlmem.analysis.show.panels import thousands
+from rlmem.analysis.show.panels import PANEL, plain_thousands, thousands
 from rlmem.drawing import STYLE, figure
 from rlmem.envs.mini_maze import maze_pits, steps_to_goal
 
@@ -19,6 +19,7 @@ from .results import Result
 
 MEMORIES = {"Q table": "q_table", "DQN": "uniform", "NEC": "dnd"}  # of a row; else its own name
 FORM = ", released"  # end of the name of a released form's row
+COARSE = 50  # dots an inch of an SVG's thin lines, which are a picture in it
 SIZE, LIMIT = 10, 200  # cells a side; env steps an episode
 
 
@@ -35,13 +36,11 @@ def _dots(row: str) -> dict[str, Any]:
     return {"mec": colour, "mfc": "white" if row.endswith(FORM) else colour}
 
 
-def _labels(axes: Axes, texts: Sequence[str], rows: Sequence[str]) -> None:
-    """The memories on the y axis, the first at the top, in their colours."""
-    axes.set_yticks(range(len(rows)), texts)
-    axes.set_ylim(len(rows) - 0.4, -0.6)
+def _labels(axes: Axes, texts: Sequence[str]) -> None:
+    """The memories on the y axis, the first at the top."""
+    axes.set_yticks(range(len(texts)), texts)
+    axes.set_ylim(len(texts) - 0.4, -0.6)
     axes.grid(axis="y", visible=False)
-    for text, row in zip(axes.get_yticklabels(), rows, strict=True):
-        text.set_color(_colour(row))
 
 
 def _spread(count: int) -> np.ndarray:
@@ -49,36 +48,45 @@ def _spread(count: int) -> np.ndarray:
     return 0.28 * (np.arange(count) * 0.618 % 1) - 0.14
 
 
-@rc_context(STYLE)
-def steps(table: pd.DataFrame, rows: Sequence[str]) -> Figure:
-    """Env steps in the released maze, a point a seed; shares of BASE's, a point a random maze."""
-    drawn, axes = figure(10, 0.6 + 0.36 * len(rows), 1, 2)
-    left, right = axes[0]
-    for at, row in enumerate(rows):
-        values = released(table)
-        values = values.loc[values["row"] == row, "env_steps"]
-        style = _dots(row)
-        if len(values):
-            left.plot(values, at + _spread(len(values)), "o", ms=3, alpha=0.45, **style)
-            _mean(left, at, mean_of(values), style["mec"])
+@rc_context(PANEL)
+def shares(table: pd.DataFrame, rows: Sequence[str]) -> Figure:
+    """Env steps in random mazes as shares of BASE's, a point a maze."""
+    drawn, at = _rows(rows)
+    for place, row in enumerate(rows):
         pairs = None if row == BASE else paired(table, row, BASE)
         if pairs:
-            height = at + _spread(len(pairs.ratio))
-            right.plot(pairs.ratio, height, "o", ms=3, alpha=0.45, **style)
-            _mean(right, at, pairs.mean, style["mec"])
-    left.set(xlabel="env steps of 100 episodes", xlim=(0, None))
-    left.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
-    left.set_title("the released maze: a point a seed", loc="left")
-    right.axvline(1, color="#4d4d4d", lw=1)
-    right.set(xlabel=f"env steps / {BASE}'s in the same maze", xscale="log")
+            style, height = _dots(row), place + _spread(len(pairs.ratio))
+            at.plot(pairs.ratio, height, "o", ms=3.5, alpha=0.45, **style)
+            _mean(at, place, pairs.mean, style["mec"])
+    at.axvline(1, color="#4d4d4d", lw=1)
+    at.set(xlabel=f"env steps / {BASE}'s in the same maze", xscale="log")
     ticks = [0.25, 0.5, 1, 2]
-    right.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-    right.minorticks_off()
-    right.set_title("random mazes: a point a maze", loc="left")
-    _labels(left, rows, rows)
-    _labels(right, [""] * len(rows), rows)
-    drawn.suptitle(_headline(table, rows), fontweight="bold")
+    at.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    at.minorticks_off()
     return drawn
+
+
+@rc_context(PANEL)
+def steps(table: pd.DataFrame, rows: Sequence[str]) -> Figure:
+    """Env steps in the released maze, a point a seed."""
+    drawn, at = _rows(rows)
+    runs = released(table)
+    for place, row in enumerate(rows):
+        values = runs.loc[runs["row"] == row, "env_steps"]
+        if len(values):
+            style = _dots(row)
+            at.plot(values, place + _spread(len(values)), "o", ms=3.5, alpha=0.45, **style)
+            _mean(at, place, mean_of(values), style["mec"])
+    at.set(xlabel="env steps of 100 episodes", xlim=(0, None))
+    plain_thousands(at, "x")
+    return drawn
+
+
+def _rows(rows: Sequence[str]) -> tuple[Figure, Axes]:
+    """A figure as wide as a phone, with a line for each memory."""
+    drawn, axes = figure(5, 0.8 + 0.3 * len(rows))
+    _labels(axes[0, 0], rows)
+    return drawn, axes[0, 0]
 
 
 def _mean(axes: Axes, at: int, estimate: Any, colour: str) -> None:
@@ -88,11 +96,11 @@ def _mean(axes: Axes, at: int, estimate: Any, colour: str) -> None:
         axes.plot([estimate.low, estimate.high], [at, at], "-", lw=2, color=colour)
 
 
-def _headline(table: pd.DataFrame, rows: Sequence[str]) -> str:
-    """What the figure shows: the shares of all sound forms."""
+def headline(table: pd.DataFrame, rows: Sequence[str]) -> str:
+    """What `shares` shows, in words: those of all sound forms."""
     found = {row: paired(table, row, BASE) for row in rows if row != BASE and FORM not in row}
     shares = ", ".join(f"{row} {pairs.mean.value:.2f}" for row, pairs in found.items() if pairs)
-    return f"Share of the {BASE}'s env steps in random mazes: {shares}" if shares else ""
+    return f"Shares in the mean: {shares}." if shares else ""
 
 
 @rc_context(STYLE)
@@ -109,6 +117,7 @@ def episodes(results: Sequence[Result], rows: Sequence[str], kind: str) -> Figur
     if not names:
         return None
     drawn, axes = figure(10, 4.6, 2, -(-len(names) // 2))
+    drawn.set_dpi(COARSE)
     for at in axes.flat[len(names) :]:
         at.set_visible(False)
     for at, name in zip(axes.flat, names, strict=False):
@@ -157,7 +166,7 @@ def cost(table: pd.DataFrame, rows: Sequence[str]) -> Figure | None:
         at.margins(x=0.25)
         at.xaxis.set_major_formatter(lambda value, _: thousands(value))
         at.minorticks_off()
-        _labels(at, rows if at is axes[0, 0] else [""] * len(rows), rows)
+        _labels(at, rows if at is axes[0, 0] else [""] * len(rows))
     return drawn
 
 

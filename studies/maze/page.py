@@ -37,6 +37,7 @@ ABOUT_COSTS = (
     "without its start, medians, and so are microseconds: of the memory's learning, an env step "
     "(wall time, beside other work).",
 )
+COSTS = "Bytes, CPU time an env step and CPU time a run: medians over random mazes"
 ABOUT_PAIRS = (
     "A maze's ratio is of the env steps summed over the seeds that both have there. Mean: the "
     "geometric one over mazes; its interval is a bootstrap over mazes; p: Wilcoxon's signed-rank "
@@ -54,11 +55,14 @@ def write_maze(folder: Path, title: str, results: Sequence[Result], order: Seque
         UserError: a package is missing.
     """
     need("matplotlib", "the page of a study", "plot")
+    from .figures import headline
+
     table = frame(results)
     sections, out = sections_of(table, results, rows_of(table, order)), folder / "report"
     (out / "figures").mkdir(parents=True, exist_ok=True)
+    spoken = {"shares": headline(table, rows_of(table, order))}
     figures = [
-        drawing("", name, caption, save(drawn, out / "figures", name))
+        drawing("", name, caption, save(drawn, out / "figures", name), alt=spoken.get(name, ""))
         for section in sections
         for name, (caption, drawn) in section.figures.items()
     ]
@@ -72,10 +76,13 @@ def sections_of(
     from . import figures
 
     both = Section("Env steps of 100 episodes")
-    both.figures["steps"] = (
-        "Mean and 95 % interval; filled: the sound form, hollow: the released one",
-        figures.steps(table, rows),
+    signs = (
+        "Bar and line: mean and 95 % interval. Filled: the sound form, hollow: the released one."
     )
+    said = f"Random mazes, as shares of the {BASE}'s: a point a maze. {signs}"
+    both.figures["shares"] = said, figures.shares(table, rows)
+    said = f"The released maze: a point a seed. {signs}"
+    both.figures["steps"] = said, figures.steps(table, rows)
     one = Section("The released maze", table=in_one_maze(released(table), rows), words=("memory",))
     one.remarks = [*ABOUT_COSTS]
     many = Section("Random mazes", table=in_random_mazes(table, rows), words=("memory",))
@@ -93,7 +100,7 @@ def sections_of(
          figures.episodes(results, rows, "random")),
         (many, "mazes", "Number, shortest way, and GCMR's share of the Q table's env steps",
          figures.mazes(table, "GCMR")),
-        (money, "cost", "Bytes and time over env steps", figures.cost(table, rows)),
+        (money, "cost", COSTS, figures.cost(table, rows)),
     )  # fmt: skip
     for section, name, text, drawn in parts:
         if drawn is not None:

@@ -246,8 +246,8 @@ def test_rows_that_a_study_highlights_are_alone_in_colour(tmp_path: Path) -> Non
     assert report is not None
     (drawn,) = [drawn for drawn in report.figures if drawn.name.startswith("bytes")]
     spoken = [d for d in report.figures if d.name.startswith(("bytes", "curves", "final"))]
-    assert all(d.caption.startswith("Of those in colour: On ") for d in spoken)
-    assert "In grey: 2 other settings." in drawn.caption
+    assert all(d.caption.startswith("Among those in colour, on ") for d in spoken)
+    assert "In grey: 2 other settings." in drawn.key
     colours = {setting.label: setting.look.colour for setting in report.settings}
     assert colours["none"] in drawn.svg
     assert colours["gwr"] not in drawn.svg

@@ -126,7 +126,7 @@ def test_the_page_has_its_findings_tables_and_figures(tmp_path: Path) -> None:
     for remark in ("the episode, from 1, that begins", "geometric one over mazes"):  # what is below
         assert remark in page
     names = {path.stem for path in (tmp_path / "report/figures").glob("*.png")}
-    assert names == {"steps", "episodes-released", "episodes-random", "mazes", "cost"}
+    assert names == {"shares", "steps", "episodes-released", "episodes-random", "mazes", "cost"}
 
 
 def test_a_memory_without_ten_successes_never_learned_it() -> None:

@@ -1,16 +1,14 @@
 """Which figures a report has, their files, and how they stand in its page."""
 
 import re
-import zlib
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from rlmem.analysis.compare.looks import Look
 from rlmem.analysis.compare.settings import Setting
@@ -18,19 +16,14 @@ from rlmem.analysis.compare.thresholds import threshold_grids
 from rlmem.analysis.read.curves import OVER_RUN
 from rlmem.analysis.show.section import Section
 from rlmem.analysis.show.sentences import finding, in_words, listed
+from rlmem.analysis.show.svg import in_page, said_before
 from rlmem.errors import need
 from rlmem.units import several
 
 TIMED = {"insert_us": "to insert an env step", "sample_us": "to draw a minibatch"}
 EVALUATIONS = 3  # of a run at least, to be drawn over env steps
 EVALUATION = "an evaluation's"
-OFTEN = 3  # times that a style is used until it is a class
-BROAD = 400  # points; a wider figure scrolls on a phone
-PIXELS = 1.4  # of a point where it scrolls: legends of 8 points can be read
-NUMBER = re.compile(r"-?\d+\.\d{2,}")
-# matplotlib's ink and paper, which are the page's own in it: it has a dark form.
-INK = re.compile(r"(fill|stroke): #(?:000000|262626)")
-PAPER = re.compile(r"fill: #ffffff")
+FRONTIER = "Dotted line: no other setting returned more with fewer bytes."
 
 
 @dataclass(frozen=True)
@@ -41,6 +34,7 @@ class Drawing:
         env_id: "": of no environment alone.
         caption: what to see in it.
         view: what its x is; an environment's figures with one are shown one at a time.
+        key: what its signs are.
     """
 
     env_id: str
@@ -48,64 +42,25 @@ class Drawing:
     caption: str
     svg: Markup
     view: str = ""
+    key: str = ""
 
 
 def drawing(
-    env_id: str, name: str, caption: str, svg: str, view: str = "", alt: str = ""
+    env_id: str, name: str, caption: str, svg: str, view: str = "", alt: str = "", key: str = ""
 ) -> Drawing:
-    """A figure from matplotlib's SVG: as wide as the page, its ids made unique in the page.
+    """A figure of a page from matplotlib's SVG.
 
     Args:
-        alt: what who cannot see it is told; the caption if there is none.
+        alt: what who cannot see it is told, beside the caption.
     """
-    svg = re.sub(r"<!--.*?-->", "", svg[svg.index("<svg") :], flags=re.S)
-    # matplotlib leaves quotes in texts as they are, and what follows looks for attributes.
-    svg = re.sub(r">[^<]*<", lambda text: text[0].replace('"', "&quot;"), svg)
-    wide = float(re.findall(r'<svg[^>]*? width="([\d.]+)', svg)[0])
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, count=1, flags=re.S)
-    svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
-    broad = f' style="min-width:{wide * PIXELS:.0f}px"' if wide > BROAD else ""
-    spoken = escape(" ".join([caption, alt]).strip())
-    svg = re.sub(r' (?:d|x|y|points|transform)="[^"]*"', _rounded, svg)
-    svg = PAPER.sub("fill: none", INK.sub(r"\1: currentColor", svg))
-    svg = _shorter(svg)
-    svg = re.sub(r'\bid="(?:c(\d+)-)?', lambda found: _identity(name, found[1]), svg)
-    svg = re.sub(r'(url\(#|href="#)', lambda found: f"{found[1]}{name}-", svg)
-    svg = svg.replace("<svg ", f'<svg role="img" aria-label="{spoken}"{broad} ', 1)
-    return Drawing(env_id, name, caption, Markup(svg), view)  # matplotlib has escaped its texts
+    spoken = " ".join([caption, key, alt]).strip()
+    return Drawing(env_id, name, caption, in_page(name, svg, spoken), view, key)
 
 
-def _rounded(found: re.Match[str]) -> str:
-    """Places to a tenth of a point: the page has half the bytes."""
-    return NUMBER.sub(lambda n: f"{float(n[0]):.1f}".removesuffix(".0"), found[0])
-
-
-def _shorter(svg: str) -> str:
-    """The same with a class for each style that is used often, and no letter twice in a path.
-
-    Two figures of a page may have a class of one name: its style is in the name.
-    """
-    svg = re.sub(r"\n\s*", "\n", svg)
-    used = set(re.findall(r'(?:url\(#|href="#)([^")]+)', svg))
-    svg = re.sub(r' id="(?!c\d+-)([^"]*)"', lambda i: i[0] if i[1] in used else "", svg)
-    svg = re.sub(r"(?<=[\d ])\nL ", " ", re.sub(r"(M [^\nA-Z]*)\nL ", r"\1L", svg))
-    often = Counter(re.findall(r' style="([^"]*)"', svg))
-    classes = {
-        style: f"s{zlib.crc32(style.encode()):x}" for style, n in often.items() if n >= OFTEN
-    }
-    rules = "".join(f".{name}{{{style}}}" for style, name in classes.items())
-    svg = re.sub(
-        r' style="([^"]*)"',
-        lambda found: f' class="{classes[found[1]]}"' if found[1] in classes else found[0],
-        svg,
-    )
-    return svg.replace("</style>", f"{rules}</style>", 1)
-
-
-def _identity(name: str, setting: str | None) -> str:
-    if setting is None:
-        return f'id="{name}-'
-    return f'data-setting="{setting}" id="{name}-c{setting}-'
+def captioned(drawn: Drawing, words: str) -> Drawing:
+    """The same with somebody's own words as its caption, which are what is said of it first."""
+    words = words if words.endswith((".", "!", "?")) else f"{words}."
+    return replace(drawn, caption=words, svg=said_before(drawn.svg, words))
 
 
 def draw(
@@ -132,42 +87,53 @@ def draw(
     drawn: list[Drawing] = []
 
     def keep(
-        env_id: str, name: str, caption: str, figure: Any, view: str = "", alt: str = ""
+        env_id: str,
+        name: str,
+        caption: str,
+        figure: Any,
+        view: str = "",
+        alt: str = "",
+        key: str = "",
     ) -> None:
         if figure is not None:
             file = re.sub(r"[^\w.-]+", "-", f"{name}-{env_id}".strip("-"))[:80]
             taken = {other.name for other in drawn}
             names = chain([file], (f"{file}-{k}" for k in range(2, len(drawn) + 3)))
             file = next(name for name in names if name not in taken)
-            drawn.append(drawing(env_id, file, caption, save(figure, folder, file), view, alt))
+            svg = save(figure, folder, file)
+            drawn.append(drawing(env_id, file, caption, svg, view, alt, key))
 
     for env_id in dict.fromkeys(setting.env_id for setting in settings):
         here = [setting for setting in settings if setting.env_id == env_id]
         named = [setting for setting in here if setting.label in highlight]
         chosen = named or figures.in_colour(here, marked)
         others = len(here) - len(chosen)
-        told = "Of those in colour: " if named else ""
-        said, alt = told + finding(named or here), in_words(named or here)
-        said += f" In grey: {several(others, 'other setting')}." if others else ""
+        shown, alt = named or here, in_words(named or here)
+        grey = [f"In grey: {several(others, 'other setting')}."] if others else []
         compared, final = here[0].compares, here[0].metric
-        about = f"{said} Grey line: no other setting returned more with fewer bytes."
+        missing = []
         if unknown := [s for s in here if not np.isfinite(s.mean("memory_bytes_peak"))]:
-            about += f" Not drawn, as their bytes are not known: {listed(unknown)}."
-        drawn_of = figures.return_against_bytes(here, compared, chosen)
-        keep(env_id, "bytes", about, drawn_of, "bytes", alt)
-        about = f"{said} {_around(here)}"
+            missing = [f"Not drawn, as their bytes are not known: {listed(unknown)}."]
+        returns = {"bytes": ("bytes", compared)}
+        if compared == OVER_RUN:
+            returns["final"] = "bytes, final", final
+        for name, (view, metric) in returns.items():
+            line = [FRONTIER] * (len(figures.placed(here, metric)) > 1)
+            drawn_of = figures.return_against_bytes(here, metric, chosen)
+            said, key = found(shown, metric, named), " ".join([*grey, *line, *missing])
+            keep(env_id, name, said, drawn_of, view, in_words(shown, metric), key)
         for name, over in (("curves", "env_steps"), ("seconds", "seconds")):
             drawn_of = figures.curves(here, over=over, chosen=chosen)
-            keep(env_id, name, about, drawn_of, over.replace("_", " "), alt)
+            key = " ".join([*grey, _around(here, over)])
+            said = found(shown, compared, named)
+            keep(env_id, name, said, drawn_of, over.replace("_", " "), alt, key)
         if played := [setting for setting in here if _is_evaluated(setting)]:
-            about = f"{told}{finding(named or here, final)} {_around(played, EVALUATION)}"
+            around = [_around(played, "evaluated_at", "eval_return_mean", EVALUATION)]
             if left := [setting for setting in here if setting not in played]:
-                about += f" Not drawn, as not all seeds were evaluated often: {listed(left)}."
+                around += [f"Not drawn, as not all seeds were evaluated often: {listed(left)}."]
             drawn_of = figures.curves(played, "eval_return_mean", "evaluated_at", chosen)
-            keep(env_id, "evaluated", about, drawn_of, "env steps, evaluated")
-        if compared == OVER_RUN:
-            drawn_of = figures.return_against_bytes(here, final, chosen)
-            keep(env_id, "final", told + finding(named or here, final), drawn_of)
+            said, key = found(shown, final, named), " ".join(around)
+            keep(env_id, "evaluated", said, drawn_of, "env steps, evaluated", key=key)
         runs = [run.curves for setting in here for run in setting.runs]
         if any((curve["frames"] > curve["env_steps"]).any() for curve in runs):
             drawn_of = figures.curves(here, over="frames", chosen=chosen)
@@ -192,7 +158,9 @@ def draw(
             games = scores.setdefault(setting.label, {})
             games.setdefault(setting.runs[0].task, []).append(normalized)
             few |= set() if setting.has_bounds(setting.metric) else {setting.label}
-    caption = "Probability of improvement, over all environments that two settings share"
+    caption = "Probability of improvement"
+    if len({setting.env_id for setting in settings}) > 1:
+        caption += ", over all environments that two settings share"
     keep("", "improvement", caption, figures.improvement(by_label))
     keep("", "profiles", "Performance profiles", figures.profiles(scores, looks, few))
     for section in sections:
@@ -207,11 +175,24 @@ def _is_evaluated(setting: Setting) -> bool:
     return all(len(run.curves["evaluated_at"]) >= EVALUATIONS for run in runs)
 
 
-def _around(settings: Sequence[Setting], of: str = "the last 100 training") -> str:
-    """What curves are means of, and what stands around them."""
+def found(settings: Sequence[Setting], metric: str, among: Sequence[Setting]) -> str:
+    """What `finding` says, of some of an environment's settings if there are such."""
+    said = finding(settings, metric)
+    return f"Among those in colour, {said[0].lower()}{said[1:]}" if among else said
+
+
+def _around(
+    settings: Sequence[Setting],
+    over: str,
+    column: str = "train_return_mean",
+    of: str = "the last 100 training",
+) -> str:
+    """What curves are means of, where they end, and what stands around them."""
     few = {setting.few for setting in settings if len(setting.runs) > 1}
     means = f"Mean of {of} episodes"
     if not few:
         return f"{means}."
     shown = [(False, "bands: 95 % intervals over the seeds"), (True, "thin: each seed")]
-    return "; ".join([means, *(words for has, words in shown if has in few)]) + "."
+    said = "; ".join([means, *(words for has, words in shown if has in few)]) + "."
+    ends = ({x[-1] for x, _ in setting.seed_lines(column, over)} for setting in settings)
+    return f"{said} A mean ends where its first seed ends." if max(map(len, ends)) > 1 else said

@@ -27,6 +27,7 @@ from rlmem.analysis.show.panels import (
     bytes_upward,
     identity,
     name_beside,
+    no_sign_change,
     panel,
     plain_thousands,
     short,
@@ -81,7 +82,7 @@ def curves(
                 gid = identity(setting, f"seed{k}", at)
                 if colored:
                     at.plot(x, value, color=style.colour, linestyle=style.dash, linewidth=0.7,
-                            gid=gid)  # fmt: skip
+                            clip_on=False, gid=gid)  # fmt: skip
                 else:
                     grey.append((gid, x, value))
             if lines and colored:
@@ -93,27 +94,30 @@ def curves(
             continue
         every = max(1, len(x) // 5)
         at.plot(x, value, color=style.colour, linestyle=style.dash, marker=style.mark,
-                markevery=(every // 2, every), markersize=5, linewidth=1.8, gid=gid)  # fmt: skip
+                markevery=(every // 2, every), markersize=5, linewidth=1.8, clip_on=False,
+                gid=gid)  # fmt: skip
         named.append(Named(setting, value[-1]))
         seeds = setting.seed_curves(column, over)[1]
         if setting.few or len(seeds) < FEW_SEEDS:
             for k, seed in enumerate(seeds):
-                at.plot(x, seed, color=style.colour, linewidth=0.7, alpha=0.6,
+                at.plot(x, seed, color=style.colour, linewidth=0.7, alpha=0.6, clip_on=False,
                         gid=identity(setting, f"seed{k}", at))  # fmt: skip
         elif not of_bytes and np.isfinite(low).any():
             band = at.fill_between(x, low, high, color=style.colour, alpha=0.15,
                                    linewidth=0)  # fmt: skip
             band.set_gid(identity(setting, "band", at))
     for gid, x, value in _together(grey, len(settings) > MOST_APART):
-        at.plot(x, value, color=GREY, linewidth=0.7, alpha=0.6, gid=gid, zorder=1)
+        at.plot(x, value, color=GREY, linewidth=0.7, alpha=0.6, gid=gid, zorder=1, clip_on=False)
     if not at.lines:
         return None
+    at.set_xlim(left=0)
     plain_thousands(at, "x")
     at.set(xlabel="env steps" if over == "evaluated_at" else over.replace("_", " "))
     if of_bytes:
         bytes_upward(at)  # whose unit says what it is, and leaves no room for a name
     else:
         at.set_ylabel("return")
+        no_sign_change(at)
         plain_thousands(at, "y")
     name_beside(at, named)
     return drawn
@@ -133,33 +137,40 @@ def _together(
     return [(None, x, np.concatenate([thinned(y) for _, _, y in grey]))]
 
 
+def placed(settings: Sequence[Setting], metric: str) -> list[tuple[Setting, Estimate]]:
+    """Those whose bytes and return are known, with the return: the points of a figure."""
+    held = [setting for setting in settings if np.isfinite(setting.mean("memory_bytes_peak"))]
+    return [(setting, found) for setting in held if (found := setting.estimate(metric))]
+
+
 @rc_context(PANEL)
 def return_against_bytes(
     settings: Sequence[Setting], metric: str, chosen: Sequence[Setting] | None = None
 ) -> Figure | None:
-    """A return over the peak bytes, with the frontier in grey; None without a point.
+    """A return over the peak bytes, with the frontier dotted; None without a point.
 
     The chosen settings are in colour, the others grey; None: those of `in_colour`.
     """
-    held = [setting for setting in settings if np.isfinite(setting.mean("memory_bytes_peak"))]
-    points = [(c, e) for c in held if (e := c.estimate(metric))]
+    points = placed(settings, metric)
     if not points:
         return None
     chosen = in_colour(settings) if chosen is None else chosen
     drawn, at = panel(chosen)
     cost = np.array([setting.mean("memory_bytes_peak") for setting, _ in points])
     gain = np.array([estimate.value for _, estimate in points])
-    best = pareto_frontier(cost, gain)
-    edge = [*cost[best], cost.max()], [*gain[best], gain[best][-1]]
-    at.step(*edge, where="post", color=GREY, linewidth=1, zorder=0)
+    if len(points) > 1:
+        best = pareto_frontier(cost, gain)
+        edge = [*cost[best], cost.max()], [*gain[best], gain[best][-1]]
+        at.step(*edge, where="post", color=GREY, linewidth=0.9, linestyle=(0, (1, 2)), zorder=0)
     many = len(settings) > MOST_APART
     for (setting, estimate), x in zip(points, cost, strict=True):
         if setting in chosen or not many:
             _point(at, setting, estimate, x, metric, setting in chosen)
     if many:
-        at.plot(cost, gain, "o", color=GREY, markersize=3, zorder=0)
+        at.plot(cost, gain, "o", color=GREY, markersize=3, zorder=0, clip_on=False)
     bytes_axis(at, cost)
     at.margins(x=0.1)
+    no_sign_change(at)
     plain_thousands(at, "y")
     name = "return over the run" if metric == OVER_RUN else _return_name(settings)
     at.set(xlabel="bytes held at most", ylabel=name)
@@ -177,20 +188,21 @@ def _point(
     if colored and estimate.low is None:
         runs = [(r.number("memory_bytes_peak"), r.number(metric)) for r in setting.finished]
         if len(runs) > 1:
-            at.plot(*zip(*runs, strict=True), style.mark, color=colour, markersize=3, alpha=0.6,
-                    mew=0, gid=identity(setting, "seeds", at))  # fmt: skip
+            at.plot(*zip(*runs, strict=True), style.mark, color=colour, markersize=4.5, mew=0.9,
+                    mfc="none", clip_on=False, gid=identity(setting, "seeds", at))  # fmt: skip
     parts = at.errorbar(
         x,
         estimate.value,
         _errors(estimate) if colored else None,
         marker=style.mark,
+        linestyle="none",
         markersize=8 if colored else 4,
         color=colour,
         capsize=2,
         label=short(setting.label),
     )
     for k, part in enumerate(parts.get_children()):  # the mark, and of an interval bar and caps
-        part.set_gid(identity(setting, f"point{k}", at))
+        part.set(gid=identity(setting, f"point{k}", at), clip_on=False)
 
 
 def _return_name(settings: Sequence[Setting]) -> str:
@@ -232,8 +244,11 @@ def improvement(by_method: dict[str, dict[str, Setting]]) -> Figure | None:
             bounds = bounds and p.low is not None and p.high is not None and p.low < p.high
             if len(names) <= MOST_WITH_BOUNDS and bounds:
                 texts[i][j] += f"\n{p.low:.2f}-{p.high:.2f}"
-    if not np.isfinite(table).any():
+    known = np.flatnonzero(np.isfinite(table).any(axis=1))
+    if not len(known):
         return None
+    names, table = [names[k] for k in known], table[np.ix_(known, known)]
+    texts = [[texts[i][j] for j in known] for i in known]
     drawn, axes = figure(3 + 0.8 * len(names), 1.8 + 0.5 * len(names))
     at = axes[0, 0]
     at.grid(False)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from rlmem.errors import need
 from rlmem.run_files import MOST_TEXT, UNREADABLE, read_bytes
@@ -27,12 +27,14 @@ class Findings:
     Attributes:
         claim: its first paragraph: what was found and how sure it is.
         picture: name of the figure below it, without ending; "" if there is none.
+        words: what is said of that figure.
         shown: that figure.
         rest: all else.
     """
 
     claim: Markup = NOTHING
     picture: str = ""
+    words: str = ""
     shown: Markup = NOTHING
     rest: Markup = NOTHING
 
@@ -46,7 +48,7 @@ def read_findings(path: Path, own: Collection[str] = ()) -> Findings:
 
     Args:
         path: of a Markdown file; without one the answer is empty.
-        own: names of the figures that the page draws itself, which it leaves out.
+        own: names of the figures that the page draws itself, to which it links.
 
     Raises:
         UserError: markdown-it-py is missing.
@@ -59,9 +61,10 @@ def read_findings(path: Path, own: Collection[str] = ()) -> Findings:
     tokens = parser.parse(text)
     first = [token.type for token in tokens[:2]] == ["paragraph_open", "inline"]
     claim, tokens = (tokens[:3], tokens[3:]) if first else ([], tokens)
-    picture, shown = "", []
+    picture, words, shown = "", "", []
     if claim and len(tokens) > 1 and [c.type for c in tokens[1].children or []] == ["image"]:
-        picture = Path(str(tokens[1].children[0].attrGet("src"))).stem
+        (image,) = tokens[1].children
+        picture, words = Path(str(image.attrGet("src"))).stem, str(image.content)
         shown, tokens = tokens[:3], tokens[3:]
     room = MOST_EMBEDDED
     for token in [*claim, *shown, *tokens]:
@@ -76,7 +79,7 @@ def read_findings(path: Path, own: Collection[str] = ()) -> Findings:
     def html(part: Any) -> Markup:
         return Markup(parser.renderer.render(part, parser.options, {}))
 
-    return Findings(html(claim), picture, html(shown), html(tokens))
+    return Findings(html(claim), picture, words, html(shown), html(tokens))
 
 
 def _content(path: Path, folder: Path, most_bytes: int) -> bytes:
@@ -88,9 +91,14 @@ def _content(path: Path, folder: Path, most_bytes: int) -> bytes:
 
 
 def _embed(image: Any, folder: Path, own: Collection[str], room: int) -> int:
-    """Make the study's own picture part of the page, and any other its caption; its bytes."""
+    """Make the study's own picture part of the page, one that the page draws a link to its place,
+    and any other its caption; its bytes."""
     source = str(image.attrGet("src"))
-    if Path(source).stem not in own and OWN_PICTURE.fullmatch(source):
+    if Path(source).stem in own:
+        place, words = escape(Path(source).stem), escape(image.content)
+        image.type, image.content = "html_inline", f'<a href="#{place}">{words}</a>'
+        return 0
+    if OWN_PICTURE.fullmatch(source):
         content = _content(folder / source, folder, MOST_PICTURE)
         if 0 < len(content) <= room:
             image.attrSet("src", f"data:image/png;base64,{base64.b64encode(content).decode()}")

@@ -56,6 +56,10 @@ function open() {
   const target = location.hash && byId(location.hash.slice(1));
   for (let part = target; part; part = part.parentElement) {
     if (part.tagName === "DETAILS") part.open = true;
+    if (part.tagName === "FIGURE" && part.parentElement.matches(".switch")) {
+      const views = [...part.parentElement.children].filter((each) => each.tagName === "FIGURE");
+      part.parentElement.querySelectorAll("input")[views.indexOf(part)].checked = true;
+    }
   }
   if (target) target.scrollIntoView();
 }

@@ -10,7 +10,7 @@ import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from rlmem.analysis.compare.settings import FEW_SEEDS, Setting, any_goals
-from rlmem.analysis.show.drawings import Drawing
+from rlmem.analysis.show.drawings import Drawing, captioned
 from rlmem.analysis.show.effects import effect_sections
 from rlmem.analysis.show.findings import Findings, read_findings
 from rlmem.analysis.show.section import Section
@@ -31,13 +31,18 @@ NO_OVERRIDE = ("seed=", "hydra", "paths.", "resume=", "hparams_search=", "object
 def _linked(figures: Sequence[Drawing], first: Drawing | None, room: int) -> set[str]:
     """Names of the figures that the page links to, so that it stays small.
 
-    The first one and those of the environments' views come before the others.
+    The first one, those that the environments' panels begin with, and their other views come
+    before all others.
 
     Args:
         room: bytes for drawings.
     """
+    begins = {drawn.env_id: drawn for drawn in reversed(figures) if drawn.view}
     linked = set()
-    for drawn in sorted(figures, key=lambda each: (each != first, not each.view)):
+    for drawn in sorted(
+        figures,
+        key=lambda each: (each != first, each != begins.get(each.env_id), not each.view),
+    ):
         taken = len(drawn.svg.encode())
         if taken > room:
             linked.add(drawn.name)
@@ -78,10 +83,11 @@ def write_page(
         findings: Markdown file whose first paragraph is the head of the page.
     """
     found = read_findings(findings, [drawn.name for drawn in figures])
+    first, figures = _headed(found, figures)
     page = _render(
         "page.html.j2",
         figures,
-        _first(found, figures),
+        first,
         title=title,
         findings=found,
         sections=sections,
@@ -89,10 +95,15 @@ def write_page(
     path.write_text(page, encoding="utf-8")
 
 
-def _first(findings: Findings, figures: Sequence[Drawing]) -> Drawing | None:
-    """The figure below the finding: the one that is named there, or the page's first."""
+def _headed(
+    findings: Findings, figures: Sequence[Drawing]
+) -> tuple[Drawing | None, Sequence[Drawing]]:
+    """The figure below the finding, the one that is named there or the page's first, and all."""
     named = [drawn for drawn in figures if drawn.name == findings.picture]
-    return named[0] if named else figures[0] if figures and not findings.shown else None
+    if not named:
+        return (figures[0] if figures and not findings.shown else None), figures
+    first = captioned(named[0], findings.words) if findings.words else named[0]
+    return first, [first if drawn is named[0] else drawn for drawn in figures]
 
 
 def write_report_page(report: "Report", path: Path) -> None:
@@ -103,14 +114,14 @@ def write_report_page(report: "Report", path: Path) -> None:
     own = {name for section in report.sections for name in section.figures}
     files = [drawn.name for drawn in report.figures]
     found = read_findings(report.findings, files) if report.findings else Findings()
-    first = _first(found, report.figures)
-    rest = [drawn for drawn in report.figures if drawn != first]
+    first, figures = _headed(found, report.figures)
+    rest = [drawn for drawn in figures if drawn != first]
     head = first.env_id if first and first.view else ""
     of_head = here[head or environments[0]]
     claim = found.claim or finding(of_head)
     page = _render(
         "report.html.j2",
-        report.figures,
+        figures,
         first,
         title=_title(report, len(environments)),
         report=report,
@@ -120,8 +131,8 @@ def write_report_page(report: "Report", path: Path) -> None:
         head=head,
         captions={env_id: finding(part) for env_id, part in here.items()},
         views={
-            env_id: [d for d in report.figures if d.env_id == env_id and d.view]
-            for env_id in environments
+            env_id: [d for d in figures if d.env_id == env_id and d.view]
+            for env_id in sorted(environments, key=lambda each: len(here[each]) == 1)
         },
         notes=[*report.collection.notes, *_few_seeds(settings)],
         left_out=report.collection.left_out,

@@ -1,5 +1,6 @@
-"""One panel of a page: as wide as a phone, its text 11 points, its settings labelled beside it."""
+"""One panel of a page: as wide as a phone, its text 12 points, its settings labelled beside it."""
 
+import re
 import textwrap
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
@@ -14,16 +15,21 @@ from rlmem.analysis.compare.settings import Setting
 from rlmem.drawing import STYLE
 from rlmem.units import readable_bytes
 
-TEXT = 11  # points; a panel is 360 of them wide, and a phone some 370 pixels
+TEXT = 12  # points; a panel is 360 of them wide, and a phone some 370 pixels
 PANEL: Any = STYLE | dict.fromkeys(
     ("font.size", "axes.titlesize", "axes.labelsize", "xtick.labelsize", "ytick.labelsize"), TEXT
 )
 WIDTH, LEFT, RIGHT = 5.0, 0.8, 1.9  # inches: of a panel, left of its axes, and for its labels
-TOP, BOTTOM, LINE = 0.16, 0.58, 0.172  # inches; LINE: of text
+TOP, BOTTOM, LINE = 0.16, 0.6, 0.188  # inches; LINE: of text
 MOST = 8  # settings in colour; the others are grey
 GREY = "#999999"
 # Ink of a text on a coloured ground: just beside white and black, which a page takes for its own.
 ON_DARK, ON_LIGHT = "#fefefe", "#010101"
+# Spaces between a short name and its number, and between a number and its short unit.
+NAMED_NUMBER, UNIT = (
+    re.compile(r"(\b\w{1,3}) (?=\.?\d)"),
+    re.compile(r"(?<=\d) (?=[A-Za-z]{1,4}\b)"),
+)
 LONGEST, ACROSS = 60, 16  # characters of a label, and of its lines
 
 
@@ -41,13 +47,14 @@ def short(label: str) -> str:
 
 
 def identity(setting: Setting, what: str, axes: Axes) -> str:
-    """An SVG id that is unique in its figure; the page puts the figure's name before it."""
+    """An SVG id that is unique in its figure; of it the page keeps the number."""
     return f"c{setting.number}-{what}-{list(axes.figure.axes).index(axes)}"
 
 
 def lines_of(setting: Setting) -> list[str]:
-    """A setting's label as it stands beside a panel."""
-    return textwrap.wrap(short(setting.label), ACROSS)
+    """A setting's label as it stands beside a panel; `a_T .9` and `4 MiB` stay in one line."""
+    label = NAMED_NUMBER.sub("\\1\u00a0", short(setting.label))
+    return textwrap.wrap(UNIT.sub("\u00a0", label), ACROSS)
 
 
 def panel(settings: Sequence[Setting] = ()) -> tuple[Figure, Axes]:
@@ -64,6 +71,16 @@ def plain_thousands(at: Axes, axis: Literal["x", "y"]) -> None:
     at.locator_params(axis=axis, nbins=5)
     at_axis = at.xaxis if axis == "x" else at.yaxis
     at_axis.set_major_formatter(lambda value, _: thousands(value))
+
+
+def no_sign_change(at: Axes) -> None:
+    """End the y axis at 0 where all that is drawn lies on one side of it: beyond, nothing may be
+    possible."""
+    least, most = at.dataLim.intervaly
+    if least >= 0:
+        at.set_ylim(bottom=max(0.0, at.get_ylim()[0]))
+    if most <= 0:
+        at.set_ylim(top=min(0.0, at.get_ylim()[1]))
 
 
 def thousands(value: float) -> str:
@@ -139,7 +156,7 @@ def name_beside(at: Axes, points: Sequence[Named]) -> None:
         )  # fmt: skip
         at.plot([1.07], [at_height], style.mark, transform=at.transAxes, clip_on=False,
                 color=style.colour, markersize=6, gid=f"{gid}-mark")  # fmt: skip
-        at.text(1.14, at_height, "\n".join(texts[k]), transform=at.transAxes, va="center",
+        at.text(1.125, at_height, "\n".join(texts[k]), transform=at.transAxes, va="center",
                 linespacing=1.05, gid=gid)  # fmt: skip
 
 

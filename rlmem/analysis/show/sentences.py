@@ -17,7 +17,8 @@ def ranked(settings: Sequence[Setting], metric: str) -> list[tuple[Setting, floa
 
 
 def finding(settings: Sequence[Setting], metric: str | None = None) -> str:
-    """Which setting of one environment returned most, and how far the next is behind.
+    """Which setting of one environment returned most, and how far the next is behind; of a single
+    setting what it returned.
 
     Args:
         metric: the return; None: the one that the environment's settings are compared by.
@@ -30,6 +31,9 @@ def finding(settings: Sequence[Setting], metric: str | None = None) -> str:
     best, value = order[0]
     level = [setting for setting, mean in order if mean == value]
     when = {OVER_RUN: " over the run", "eval_return_mean": " in the final evaluation"}
+    if len(settings) == 1:
+        what = f"{listed(level)} returned {_plain(value)}{when.get(metric, '')}"
+        return f"On {best.env_id}, {what}; there is nothing to compare it with."
     each = " each" if len(level) > 1 else ""
     first = f"{listed(level)} returned most{when.get(metric, '')}: {_plain(value)}{each}"
     said = f"On {best.env_id}, {first}."
@@ -100,10 +104,10 @@ def _amount(found: Difference | None) -> str:
     return _plain(estimate.value)
 
 
-def in_words(settings: Sequence[Setting]) -> str:
+def in_words(settings: Sequence[Setting], metric: str | None = None) -> str:
     """The highest returns and their bytes, for who cannot see the figure."""
     parts = []
-    for setting, value in ranked(settings, settings[0].compares)[: SHOWN + 1]:
+    for setting, value in ranked(settings, metric or settings[0].compares)[: SHOWN + 1]:
         size = setting.mean("memory_bytes_peak")
         held = f" with {readable_bytes(size)}" if size == size else ""
         parts.append(f"{setting.label} {_plain(value)}{held}")

@@ -1,6 +1,6 @@
 """The colours of memories."""
 
-from rlmem.analysis.compare.looks import COLOURS, look, slots
+from rlmem.analysis.compare.looks import COLOURS, _declared, look, slots
 
 
 def test_a_memory_has_the_slot_that_its_part_declares_whatever_is_beside_it() -> None:
@@ -26,3 +26,14 @@ def test_many_unknown_names_all_look_unlike() -> None:
         (look(slot, 0).colour, look(slot, 0).dash, look(slot, 0).mark) for slot in found.values()
     }
     assert len(looks) == len(found) == 21
+
+
+def test_no_replay_and_the_newest_minibatch_have_colours_of_their_own() -> None:
+    """Grey is no replay's, and beside it that of what a figure does not name."""
+    found = slots(["none", "newest", "uniform", "cer", "per"])
+    assert len({look(slot, 0).colour for slot in found.values()}) == 5
+
+
+def test_no_two_memories_look_the_same() -> None:
+    declared = _declared()
+    assert len(set(declared.values())) == len(declared)

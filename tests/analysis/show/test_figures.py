@@ -112,3 +112,40 @@ def test_a_probability_has_bounds_where_each_task_has_seeds_enough(
     texts = [text.get_text() for text in drawn.axes[0].texts if text.get_text()]
     assert len(texts) == 2
     assert all(("\n" in text) == bounds for text in texts)
+
+
+def test_curves_begin_at_0_and_go_no_further_than_what_is_possible(tmp_path: Path) -> None:
+    for sign in (1, -1):
+        run = make_run(tmp_path / f"{sign}", env_id=f"E{sign}", final=90.0 * sign)
+        drawn = figures.curves(make_settings([read_run(run)]))
+        assert drawn is not None
+        at = drawn.axes[0]
+        assert at.get_xlim()[0] == 0
+        assert at.get_ylim()[(1 - sign) // 2] == 0
+        lines = [line for line in at.lines if "line" in str(line.get_gid())]
+        assert not any(line.get_clip_on() for line in lines), "a mark on the edge is cut"
+
+
+@pytest.mark.parametrize(("settings", "steps"), [(1, 0), (2, 1)])
+def test_one_setting_has_no_frontier(tmp_path: Path, settings: int, steps: int) -> None:
+    names = ["uniform", "per"][:settings]
+    runs = [read_run(make_run(tmp_path / name, name, size=9 * len(name))) for name in names]
+    drawn = figures.return_against_bytes(make_settings(runs), "eval_return_mean")
+    assert drawn is not None
+    lines = drawn.axes[0].lines
+    assert sum(line.get_drawstyle() == "steps-post" for line in lines) == steps
+
+
+def test_a_memory_without_a_probability_has_no_row(tmp_path: Path) -> None:
+    by_method: dict[str, dict[str, Setting]] = {}
+    for name, seeds in (("uniform", 5), ("per", 5), ("cer", 2)):
+        folders = [tmp_path / f"{name}-{seed}" for seed in range(seeds)]
+        for seed, folder in enumerate(folders):
+            make_run(folder, name, seed, final=float(seed))
+        (setting,) = make_settings([read_run(folder) for folder in folders])
+        by_method[name] = {"CartPole-v1": setting}
+    drawn = figures.improvement(by_method)
+    assert drawn is not None
+    at = drawn.axes[0]
+    for labels in (at.get_xticklabels(), at.get_yticklabels()):
+        assert [label.get_text() for label in labels] == ["uniform", "per"]

@@ -35,7 +35,7 @@ def test_the_first_paragraph_is_the_claim_and_a_picture_below_it_the_figure(tmp_
     text = "**Found.** Five seeds.\n\n![seen](figures/a.png)\n\nMore.\n"
     found = read_findings(write(tmp_path, text))
     assert found.claim == "<p><strong>Found.</strong> Five seeds.</p>\n"
-    assert found.picture == "a"
+    assert (found.picture, found.words) == ("a", "seen")
     assert "More." in found.rest
     assert "seen" not in found.rest
 
@@ -87,6 +87,12 @@ def test_pictures_of_its_own_folder_are_part_of_the_page(tmp_path: Path) -> None
     assert '<img src="data:image/png;base64,cGljdHVyZQ==" alt="A" />' in html
     assert html.count("<img") == 1
     assert "B</p>" in html
+
+
+def test_a_picture_that_the_page_draws_is_a_link_to_its_place(tmp_path: Path) -> None:
+    text = 'Found.\n\nMore: ![seen <b> & "so"](figures/a.png)\n'
+    found = read_findings(write(tmp_path, text), ["a"])
+    assert '<a href="#a">seen &lt;b&gt; &amp; &#34;so&#34;</a>' in found.rest
 
 
 def test_no_file_elsewhere_becomes_part_of_the_page(tmp_path: Path) -> None:

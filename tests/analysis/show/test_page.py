@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rlmem.analysis.show.report import write_report
+from rlmem.analysis.show.report import Opening, write_report
 from tests.analysis.helpers import make_run, unlike
 
 webdriver = pytest.importorskip("selenium.webdriver")
@@ -44,8 +44,11 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
                     env_id=env_id,
                     final=(30, 4, 200)[k] + seed,
                     size=10**5 * (k + 1),
+                    evaluated=4,
                 )
-    write_report([folder], folder / "report")
+    findings = folder / "findings.md"
+    findings.write_text("**Found.**\n\nSee ![how they learn](figures/curves-CartPole-v1.png).\n")
+    write_report([folder], folder / "report", opening=Opening(findings=findings))
     driver.get(f"file://{folder}/report/index.html")
     driver.execute_script("for (const part of document.querySelectorAll('details')) part.open = 1")
     yield driver
@@ -63,22 +66,34 @@ def type_filter(browser: Any, text: str) -> None:
     field.send_keys(text or " ")
 
 
-def test_every_figure_is_drawn(browser: Any) -> None:
+VIEWS = ["bytes", "bytes, final", "env steps", "seconds", "env steps, evaluated"]
+
+
+def test_each_view_of_a_panel_has_its_figure(browser: Any) -> None:
     type_filter(browser, "")
-    for view in range(3):
-        label = browser.find_elements("css selector", ".head .views label")[view]
-        label.click()
-        (drawing,) = [
-            svg
-            for svg in browser.find_elements("css selector", ".head figure svg")
-            if svg.is_displayed()
-        ]
-        assert drawing.size["width"] > 300
-        assert drawing.size["height"] > 100
-        assert label.text in ("bytes", "env steps", "seconds")
-    lines = browser.find_elements("css selector", "#seconds-CartPole-v1 svg [id*=line]")
-    boxes = [line.rect for line in lines if line.get_attribute("data-setting")]
-    assert len(boxes) == 3
+    panels = browser.find_elements("css selector", ".switch")
+    assert len(panels) == 2
+    for panel in panels:
+        labels = panel.find_elements("css selector", ".views label")
+        assert [label.text for label in labels] == VIEWS
+        for label in labels:
+            label.click()
+            (drawing,) = [s for s in panel.find_elements("css selector", "svg") if s.is_displayed()]
+            assert drawing.size["width"] > 300
+            assert drawing.size["height"] > 100
+            assert label.value_of_css_property("background-color") != "rgba(0, 0, 0, 0)"
+        labels[VIEWS.index("seconds")].click()
+    parts = browser.find_elements("css selector", "#seconds-CartPole-v1 svg [data-setting]")
+    assert len({part.get_attribute("data-setting") for part in parts if part.rect["height"]}) == 3
+
+
+def test_a_picture_that_the_findings_name_leads_to_its_view(browser: Any) -> None:
+    type_filter(browser, "")
+    figure = browser.find_element("id", "curves-CartPole-v1")
+    browser.find_element("css selector", "label[for=bytes-CartPole-v1-view1]").click()
+    assert not figure.is_displayed()
+    browser.find_element("link text", "how they learn").click()
+    assert figure.is_displayed()
 
 
 def test_the_arrow_keys_switch_the_axis(browser: Any) -> None:

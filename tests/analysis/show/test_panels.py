@@ -12,7 +12,15 @@ import itertools
 import numpy as np
 
 from rlmem.analysis.compare.looks import look
-from rlmem.analysis.show.panels import Named, bytes_axis, bytes_upward, lines_of, name_beside, panel
+from rlmem.analysis.show.panels import (
+    Named,
+    bytes_axis,
+    bytes_upward,
+    lines_of,
+    name_beside,
+    no_sign_change,
+    panel,
+)
 
 LABELS = [
     "uniform",
@@ -35,7 +43,35 @@ def test_labels_at_one_height_do_not_lie_on_each_other_and_are_told_in_full() ->
     assert len(boxes) == len(LABELS)
     assert all(below.y1 <= above.y0 + 2 for below, above in itertools.pairwise(boxes))
     assert len({text.get_text() for text in at.texts}) == len(LABELS)
-    assert [" ".join(lines_of(each)) for each in settings] == LABELS
+    told = [" ".join(lines_of(each)).replace("\u00a0", " ") for each in settings]
+    assert told == LABELS
+
+
+@pytest.mark.parametrize(
+    ("label", "lines"),
+    [
+        ("FIFO of the bytes of a_T .05", ["FIFO of the", "bytes of a_T .05"]),
+        ("FIFO, newest of 4 MiB", ["FIFO, newest", "of 4 MiB"]),
+        ("DQN with 10,000 transitions", ["DQN with 10,000", "transitions"]),
+    ],
+)
+def test_a_number_stays_with_its_unit_and_its_name(label: str, lines: list[str]) -> None:
+    found = lines_of(setting(0, label))
+    assert [line.replace("\u00a0", " ") for line in found] == lines
+
+
+@pytest.mark.parametrize(
+    ("values", "low", "high"),
+    [((0.0, 5.0), 0, None), ((-9.0, -0.01), None, 0), ((-2.0, 3.0), None, None)],
+)
+def test_an_axis_ends_at_0_where_all_lies_on_one_side(
+    values: tuple[float, float], low: float | None, high: float | None
+) -> None:
+    _, at = panel()
+    at.fill_between([0, 1], *values)
+    wide = at.get_ylim()
+    no_sign_change(at)
+    assert at.get_ylim() == (wide[0] if low is None else low, wide[1] if high is None else high)
 
 
 @pytest.mark.parametrize(
