@@ -152,7 +152,8 @@ def test_failed_jobs_are_listed_and_the_same_command_runs_them_again(
     assert sweep("seed=8,1,7") == 1
     err = capfd.readouterr().err
     assert "Error executing job" not in err  # Hydra's own line beside ours
-    lines = err[err.index("rlmem: 2 failed; the same command with hydra.sweep.dir=sweep runs") :].splitlines()[1:]
+    told = "rlmem: 2 failed; the same command with hydra.sweep.dir=sweep runs what failed again:"
+    lines = err[err.index(told) :].splitlines()[1:]
     assert lines == ["  seed=8  RuntimeError: a bug", "  seed=7  env=pong: not installed"]
     status = read_status(Path("sweep"))
     assert {job.name: job.error for job in status.of("failed")} == {
