@@ -2,7 +2,8 @@
 
 import contextlib
 import io
-from collections.abc import Iterable, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +19,23 @@ from rlmem.errors import UserError
 from rlmem.registry import load_plugins
 from rlmem.run_files import table_text
 from rlmem.runs.summary import read_summary
+
+
+@contextlib.contextmanager
+def _left_as_found() -> Iterator[None]:
+    """What a run sets for its process, whose caller has a use of its own for it, is put back:
+    torch's threads, random states and flushing of denormal numbers, and the filters of warnings."""
+    import torch
+
+    threads = torch.get_num_threads()
+    flushes = (torch.tensor(1e-310, dtype=torch.float64) * 1).item() == 0
+    gpus = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
+    with torch.random.fork_rng(gpus), warnings.catch_warnings():
+        try:
+            yield
+        finally:
+            torch.set_num_threads(threads)
+            torch.set_flush_denormal(flushes)
 
 
 class Run:
@@ -89,11 +107,12 @@ class Run:
         from rlmem.runs import build
         from rlmem.runs.score import load_player
 
-        env = build.build_evaluation_env(self.settings, 1, render=False)
-        agent = build.build_agent(self.settings, env.spec)
-        env.close()
-        load_player(self.path, checkpoint, self.settings, env.spec, agent)
-        return agent.eval()
+        with _left_as_found():
+            env = build.build_evaluation_env(self.settings, 1, render=False)
+            agent = build.build_agent(self.settings, env.spec)
+            env.close()
+            load_player(self.path, checkpoint, self.settings, env.spec, agent)
+            return agent.eval()
 
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r})"
@@ -152,7 +171,8 @@ def train(overrides: Iterable[str] = (), *, run_dir: str | Path | None = None) -
     from rlmem.runs.train import train_run
 
     try:
-        path, _ = train_run(settings)
+        with _left_as_found():
+            path, _ = train_run(settings)
     finally:
         if not was_there:
             with contextlib.suppress(OSError):  # it holds something, as where the run is there
@@ -199,7 +219,8 @@ def evaluate(
         if not isinstance(plain, int | float | str | None):
             raise UserError(f"{key}={plain!r}: must be a number, a text or None")
         cfg[key] = plain
-    return score(check_evaluate(cfg))
+    with _left_as_found():
+        return score(check_evaluate(cfg))
 
 
 def load_run(path: str | Path, *, plugins: Sequence[str] = ()) -> Run:

@@ -1,5 +1,7 @@
 """rlmem from Python."""
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
@@ -62,6 +64,26 @@ def test_a_folder_that_was_made_for_nothing_goes_again(finished_run, tmp_path, m
     (tmp_path / "mine").mkdir()
     rlmem.train(SMALL, run_dir="mine")
     assert (tmp_path / "mine").is_dir()
+
+
+@pytest.mark.slow
+def test_what_the_caller_has_set_in_torch_stays(tmp_path):
+    torch.manual_seed(5)
+    torch.rand(3)
+    before = torch.get_rng_state(), torch.get_num_threads(), len(warnings.filters)
+    torch.set_flush_denormal(True)
+    try:
+        torch.set_num_threads(before[1] + 1)
+        run = rlmem.train([*SMALL, "trainer.threads=1"], run_dir=tmp_path / "run")
+        rlmem.evaluate(run, episodes=1)
+        run.load_agent()
+        assert torch.get_num_threads() == before[1] + 1
+        assert (torch.tensor(1e-310, dtype=torch.float64) * 1).item() == 0
+    finally:
+        torch.set_flush_denormal(False)
+        torch.set_num_threads(before[1])
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert len(warnings.filters) == before[2]
 
 
 def test_keys_of_the_command_line_are_refused():
