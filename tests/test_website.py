@@ -247,14 +247,19 @@ def test_every_page_fits_its_window_and_says_nothing_on_the_console(
     site: Path, browser: Any
 ) -> None:
     """A wide window and that of a telephone, to which a loaded page adapts."""
+
+    def show(width: int) -> None:
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+
     browser.get_log("browser")
     for page in sorted(site.rglob("*.html")):
         if page.name == "404.html":  # its links begin at a server's root
             continue
+        show(1400)
         browser.get(page.as_uri())
         for width in (1400, 400):
-            size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
-            browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+            show(width)
             inner, wide = browser.execute_script(
                 "return [window.innerWidth, document.documentElement.scrollWidth]"
             )
