@@ -1,5 +1,6 @@
 """One thread a worker (the suite runs in two processes on two cores), and a run to look at."""
 
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,13 @@ from hypothesis import settings
 settings.register_profile("no seconds", deadline=None)  # a machine may be slow
 settings.load_profile("no seconds")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+def pytest_collection_finish() -> None:
+    """What the tests have imported stays to the end: a run, which begins with a full collection of
+    garbage, need not go through it."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

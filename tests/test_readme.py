@@ -7,11 +7,14 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.settings import settings
+from tests.torture.runner import forked
+from tests.torture.runs import command
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "README.md"
@@ -36,7 +39,10 @@ def pasted() -> list[str]:
 
 
 # What makes a pasted command short: none of its words, but how long its runs are, and how many.
-ATARI = "trainer.max_env_steps=1100 evaluation.episodes=1 agent=dqn agent.learning_starts=1090"
+ATARI = (
+    "trainer.max_env_steps=1100 evaluation.episodes=1 agent=dqn agent.learning_starts=1090 "
+    "env.protocol.max_frames=400"
+)
 SHORT = {
     "env=road_runner": ATARI,
     "env=pong": ATARI,
@@ -52,8 +58,9 @@ def one_of(override: str) -> str:
     return f"{key}={value.split(',')[0] if value[:1] not in '[{' else value}"
 
 
-def test_the_page_has_examples() -> None:
+def test_the_pages_have_examples_and_commands() -> None:
     assert len(EXAMPLES) > 1
+    assert len([*commands()]) > 40
 
 
 @pytest.mark.slow
@@ -67,10 +74,9 @@ def test_an_example_runs(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.slow
 def test_every_command_can_be_pasted_into_a_shell(tmp_path: Path) -> None:
-    """In an empty folder, one after the other, as they stand but for their length."""
-    for name in ("train", "evaluate"):
-        script = f"from rlmem.cli import {name}_main\n{name}_main()\n"
-        (tmp_path / f"{name}.py").write_text(script)
+    """In an empty folder, one after the other, as they stand but for their length: the first in
+    bash, the others as the words that it would give them, in forks of this process."""
+    (tmp_path / "train.py").write_text("from rlmem.cli import train_main\ntrain_main()\n")
     scripts = tmp_path / "bin"
     scripts.mkdir()
     (scripts / "python").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
@@ -79,22 +85,32 @@ def test_every_command_can_be_pasted_into_a_shell(tmp_path: Path) -> None:
         "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}",
         "PYTHONPATH": str(ROOT),
     }
-    commands = pasted()
-    assert len(commands) > 7
-    for command in commands:
-        line, _, comment = command.partition("#")
+    assert len(pasted()) > 7
+    for number, whole in enumerate(pasted()):
+        line, _, comment = whole.partition("#")
         for many, few in FEWER.items():
             line = line.replace(many, few)
         short = next((more for mark, more in SHORT.items() if mark in line), "")
-        done = subprocess.run(
-            ["bash", "-c", f"{line} {short} # {comment}"],
-            cwd=tmp_path,
-            env=env,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, f"{command}\n{done.stdout[-1000:]}{done.stderr[-2000:]}"
+        said = tmp_path / f"said_{number}.txt"
+        if number == 0:
+            bash = ["bash", "-c", f"{line} {short} # {comment}"]
+            with said.open("w") as file:
+                code = subprocess.run(
+                    bash, cwd=tmp_path, env=env, stdout=file, stderr=file, check=False
+                ).returncode
+        else:
+            program, script, *words = shlex.split(f"{line} {short}")
+            assert program == "python"
+            code = forked(partial(called, tmp_path, script, words), 600, said)
+        assert code == 0, f"{whole}\n{said.read_text()[-3000:]}"
+
+
+def called(folder: Path, script: str, words: list[str]) -> int:
+    """The exit code of `python train.py` or `python evaluate.py` in a folder."""
+    os.chdir(folder)
+    code, said = command(words, script.removesuffix(".py"))
+    print(said)
+    return code
 
 
 def test_the_extras_that_can_be_installed_are_those_of_the_package() -> None:
@@ -121,7 +137,7 @@ def test_the_commands_of_a_page_are_bash(page: Path) -> None:
     assert not checked.stderr
 
 
-@pytest.mark.parametrize("command", commands())
-def test_a_command_composes(command: str) -> None:
-    words = shlex.split(command, comments=True)[2:]
+@pytest.mark.parametrize("line", commands())
+def test_a_command_composes(line: str) -> None:
+    words = shlex.split(line, comments=True)[2:]
     settings(*(one_of(word) for word in words if word != "-m"))

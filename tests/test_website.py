@@ -243,19 +243,28 @@ def test_a_link_to_the_configuration_leads_to_its_reference(site: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("width", [1400, 400])
 def test_every_page_fits_its_window_and_says_nothing_on_the_console(
-    site: Path, browser: Any, width: int
+    site: Path, browser: Any
 ) -> None:
-    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    """A wide window and that of a telephone, to which a loaded page adapts."""
+
+    def show(width: int) -> None:
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+
     browser.get_log("browser")
     for page in sorted(site.rglob("*.html")):
         if page.name == "404.html":  # its links begin at a server's root
             continue
+        show(1400)
         browser.get(page.as_uri())
-        wide = browser.execute_script("return document.documentElement.scrollWidth")
-        assert wide <= width, f"{page.relative_to(site)} is {wide} pixels wide"
+        for width in (1400, 400):
+            show(width)
+            inner, wide = browser.execute_script(
+                "return [window.innerWidth, document.documentElement.scrollWidth]"
+            )
+            assert wide <= width, f"{page.relative_to(site)} is {wide} pixels wide"
+            assert inner == width
         assert browser.get_log("browser") == [], page.relative_to(site)
     browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 

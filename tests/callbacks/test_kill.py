@@ -5,7 +5,6 @@ import random
 import signal
 import subprocess
 import sys
-import time
 import zlib
 from itertools import chain
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 
 from rlmem.callbacks.checkpoint import find_checkpoint
 from tests.callbacks.test_checkpoint import Parts
+from tests.torture.writes import Writes
 
 
 def digest(parts: Parts) -> str:
@@ -34,9 +34,16 @@ def parts_of(run_dir: Path, storage: str) -> Parts:
     return parts
 
 
-def train_and_save(run_dir: Path, storage: str) -> None:
-    """Go on from the last checkpoint and save after every seven steps, for ever."""
+def train_and_save(run_dir: Path, storage: str, last_write: int) -> None:
+    """Go on from the last checkpoint and save after every seven steps, until a write, of which
+    half is done if it is that of a file's content."""
+
+    def end(number: int, name: str) -> None:
+        if number == last_write:
+            os.kill(os.getpid(), signal.SIGKILL)
+
     parts = parts_of(run_dir, storage)
+    Writes(end).begin()
     while True:
         parts.train(7)
         with (run_dir / "saves").open("a") as saves:
@@ -47,30 +54,29 @@ def train_and_save(run_dir: Path, storage: str) -> None:
 
 
 def kill_often(run_dir: Path, storage: str, kills: int) -> None:
-    """Kill a run at random moments; what is loaded then must be the last complete save, or the
+    """Kill a run at one of its writes; what is loaded then must be the last complete save, or the
     one that was being made."""
     rng = random.Random(0)
-    done = run_dir / "done"
-    done.touch()
-    inside = 0
-    for _ in range(kills):
-        size = done.stat().st_size
+    saved, whole, count = [], "", 0
+    for number in range(kills):
+        # At first after some saves, for one to be there; then within the next few.
+        last_write = 500 if number == 0 else rng.randint(1, 300)
         child = os.fork()
         if child == 0:
             try:
-                train_and_save(run_dir, storage)
+                train_and_save(run_dir, storage, last_write)
             finally:
-                os._exit(1)  # else it would go on here, as the one that kills
-        while done.stat().st_size == size:
-            assert os.waitpid(child, os.WNOHANG) == (0, 0), "the child ended"
-            time.sleep(0.001)
-        time.sleep(0.1 * rng.random())
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-        ends = [(run_dir / name).read_text().splitlines(True)[-1] for name in ("saves", "done")]
-        inside += ends[0] != ends[1]
-        assert digest(parts_of(run_dir, storage)) in ends
-    print(inside)
+                os._exit(1)  # else it would go on here, as the one that looks
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+        made, done = ((run_dir / n).read_text().splitlines(True) for n in ("saves", "done"))
+        assert made[-1] != done[-1], "it was not killed while it saved"
+        if len(done) > count:  # else what it began with is the last that was whole
+            whole, count = done[-1], len(done)
+        found = digest(parts_of(run_dir, storage))
+        assert found in (made[-1], whole)
+        saved.append(found == made[-1])
+        whole = found
+    print(sum(saved), len(saved) - sum(saved))
 
 
 @pytest.mark.slow
@@ -87,4 +93,6 @@ def test_what_a_kill_leaves_is_one_of_the_saves(tmp_path: Path) -> None:
         check=False,
     )
     assert result.returncode == 0, result.stderr
-    assert int(result.stdout) > 0, "the kills came at no interesting moment"
+    new, old = map(int, result.stdout.split())
+    assert new > 0, "no kill came after a checkpoint was in its place"
+    assert old > 0, "no kill came before that"

@@ -150,21 +150,12 @@ def test_evaluating_several_runs_leaves_no_file_of_hydras() -> None:
     assert Path("multirun.yaml").exists()
 
 
-def test_the_joblib_launcher_runs_a_sweep(tmp_path: Path) -> None:
+def test_the_joblib_launcher_runs_a_sweep(capfd: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("hydra_plugins.hydra_joblib_launcher")
     argv = ["-m", "memory=uniform,per", "seed=7", "hydra.sweep.dir=sweep"]
     argv += ["hydra/launcher=joblib", "hydra.launcher.n_jobs=2"]
-    code = (
-        "import sys; from rlmem.config import run_hydra; from tests.config.test_run_hydra import "
-        f"task; sys.exit(run_hydra(task, 'train', {argv}))"
-    )
-    root = str(Path(__file__).parents[2])
-    env = {**os.environ, "PYTHONPATH": root}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 2, done.stderr
-    assert done.stderr.count("failed: resume=x: no such run") == 2
+    assert run_hydra(task, "train", argv) == 2
+    assert capfd.readouterr().err.count("failed: resume=x: no such run") == 2
     assert folders() == ["sweep/memory=per+seed=7", "sweep/memory=uniform+seed=7"]
 
 

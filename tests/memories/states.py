@@ -189,7 +189,7 @@ def footprint(memory: ReplayMemory) -> dict[str, int]:
     return held
 
 
-def assert_same(memory: ReplayMemory, twin: ReplayMemory, batches: int = 20) -> None:
+def assert_same(memory: ReplayMemory, twin: ReplayMemory, batches: int = 6) -> None:
     """Both are valid, hold as much and draw the same; changes them alike."""
     memory.check_valid()
     assert len(memory) == len(twin)

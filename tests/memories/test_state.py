@@ -156,7 +156,7 @@ def test_a_damaged_file_leaves_the_whole_memory_as_it_was(case: str, tmp_path: P
         max_size=14,
     )
 )
-@settings(max_examples=30)
+@settings(max_examples=12)
 def test_any_run_of_writes_and_loads_ends_as_the_writes_that_count(
     kind: str, sampler: str, steps: list[tuple[str, int]]
 ) -> None:

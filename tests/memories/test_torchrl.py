@@ -37,6 +37,7 @@ from rlmem.memories import (
     UniformSampler,
     VisitSampler,
 )
+from rlmem.memories.ring import ring
 from tests.memories.helpers import RandomEnvs, vector_block
 from tests.memories.states import assert_equal
 
@@ -338,8 +339,11 @@ def test_torchrls_loss_discounts_the_value_behind_a_return_by_its_steps(n_step: 
 
 @pytest.mark.parametrize("kind", ["prioritized", "rank", "latest"])
 @each_buffer
-def test_what_a_budget_evicted_is_not_drawn(buffer_class: Any, kind: str) -> None:
-    many = 1000
+def test_what_a_budget_evicted_is_not_drawn(
+    buffer_class: Any, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    most, many = 32, 1000
+    monkeypatch.setattr(ring, "MOST_EVICTED", most)
     samplers = {"prioritized": PrioritizedSampler, "rank": RankSampler, "latest": LatestSampler}
     storage = FrameStorage(many, FRAME, budget=8_000)
     buffer = buffer_class(
@@ -353,10 +357,10 @@ def test_what_a_budget_evicted_is_not_drawn(buffer_class: Any, kind: str) -> Non
         buffer.extend(block(8, seed))
         buffer.sample()
     assert len(storage) < 300
-    for seed in range(1100):  # nobody asks what was evicted
+    for seed in range(80):  # nobody asks what was evicted
         buffer.extend(block(8, seed))
-    assert len(storage._evicted) <= 1100
-    assert sum(slots.nbytes for slots in storage._evicted) <= 1100 * 8 * 8
+        assert len(storage._evicted) <= most
+    assert sum(slots.nbytes for slots in storage._evicted) <= many * 8 + most * 8 * 8
     buffer.sample()
     assert not storage._evicted
 

@@ -37,6 +37,7 @@ TINY = [
     "log.progress=false",
     "evaluation.episodes=1",
 ]
+OFTEN = [*TINY, "checkpoint.every=10"]
 ENDLESS = [*TINY, "agent.workers=2", "trainer.max_env_steps=100000000", "checkpoint.every=500"]
 MATURE = 300.0  # seconds within which a worker starts, on a busy machine
 
@@ -64,25 +65,31 @@ def workers_of(process: subprocess.Popen) -> list[psutil.Process]:
     return found
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of one worker that was let alone. Read it, do not write."""
+    folder = tmp_path_factory.mktemp("a3c") / "whole"
+    run(folder, tiny=OFTEN)
+    return folder
+
+
 @pytest.mark.slow
-def test_one_worker_is_deterministic_and_rows_change_nothing(tmp_path: Path) -> None:
-    run(tmp_path / "a", tiny=TINY)
-    run(tmp_path / "b", tiny=TINY)
-    assert_same_run(tmp_path / "a", tmp_path / "b")
-    run(tmp_path / "c", "log.every=70", "evaluation.every=90", "trainer.rounds=1", tiny=TINY)
+def test_one_worker_is_deterministic_and_rows_change_nothing(whole: Path, tmp_path: Path) -> None:
+    run(tmp_path / "again", tiny=OFTEN)
+    assert_same_run(whole, tmp_path / "again")
+    rows = ["log.every=70", "evaluation.every=90", "trainer.rounds=1"]
+    run(tmp_path / "rows", *rows, tiny=OFTEN)
     for name in ("model.safetensors", "optimizer.safetensors"):
-        files = [tmp_path / f / "checkpoints/last" / name for f in "ac"]
+        files = [f / "checkpoints/last" / name for f in (whole, tmp_path / "rows")]
         assert files[0].read_bytes() == files[1].read_bytes()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("at", [110, 260, 430])
 def test_one_worker_resumes_exactly(
-    tmp_path: Path, at: int, monkeypatch: pytest.MonkeyPatch
+    whole: Path, tmp_path: Path, at: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Stopped between checkpoints, after an episode was cut, and after a checkpoint."""
-    every = ["checkpoint.every=10"]
-    run(tmp_path / "whole", *every, tiny=TINY)
     begin = WorkerStream.begin_step
 
     def begin_or_signal(stream: WorkerStream) -> None:
@@ -94,11 +101,11 @@ def test_one_worker_resumes_exactly(
     with monkeypatch.context() as patch:
         patch.setattr(WorkerStream, "begin_step", begin_or_signal)
         with pytest.raises(SystemExit) as end:
-            run(cut, *every, tiny=TINY)
+            run(cut, tiny=OFTEN)
     assert end.value.code == 128 + signal.SIGTERM
     assert summary_of(cut)["status"] == "interrupted"
-    run(cut, *every, f"resume={cut}", tiny=TINY)
-    assert_same_run(tmp_path / "whole", cut)
+    run(cut, f"resume={cut}", tiny=OFTEN)
+    assert_same_run(whole, cut)
 
 
 @pytest.mark.slow

@@ -33,7 +33,9 @@ from tests.runs.helpers import (
 from tests.settings import settings
 
 TWO = ["trainer.devices=2", "env.num_envs=2", "agent.train_every=2"]
+EVERY = ["checkpoint.every=90", "checkpoint.keep_memory_when_finished=true"]
 WATCHED = ["plugins=[tests.runs.of_each]", "callbacks=of_each"]
+SHARED = [*TWO, *WATCHED, *EVERY, "memory=per", "evaluation.every=100"]
 ENDLESS = [*TINY, *TWO, "trainer.max_env_steps=100000000", "checkpoint.every=500"]
 MATURE = 300.0  # seconds within which processes start, on a busy machine
 
@@ -64,8 +66,7 @@ def others_of(process: subprocess.Popen) -> list[psutil.Process]:
 def shared_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of two processes, finished. Read it, do not write."""
     folder = tmp_path_factory.mktemp("shared") / "run"
-    keep = "checkpoint.keep_memory_when_finished=true"
-    run(folder, *TWO, *WATCHED, "memory=per", "evaluation.every=100", keep)
+    run(folder, *SHARED)
     return folder
 
 
@@ -118,21 +119,28 @@ def test_each_process_plays_episodes_of_its_own(shared_run: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("overrides", "tiny"),
-    [(["memory=per"], TINY), (["agent=td3", "agent.learning_starts=100"], TINY_CONTINUOUS)],
-    ids=["per", "td3"],
-)
 def test_it_resumes_exactly(
-    tmp_path: Path, overrides: list[str], tiny: list[str], monkeypatch: pytest.MonkeyPatch
+    shared_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    every = [*TWO, *overrides, "checkpoint.every=90", "checkpoint.keep_memory_when_finished=true"]
-    whole, cut = tmp_path / "whole", tmp_path / "cut"
-    run(whole, *every, tiny=tiny)
-    stopped(monkeypatch, 172, cut, *every, tiny=tiny)
-    assert summary_of(cut)["status"] == "interrupted"
-    run(cut, *every, f"resume={cut}", tiny=tiny)
-    assert_same_run(whole, cut)
+    resumed(tmp_path, SHARED, TINY, monkeypatch)
+    assert_same_run(shared_run, tmp_path)
+
+
+@pytest.mark.slow
+def test_td3_resumes_exactly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = [*TWO, *EVERY, "agent=td3", "agent.learning_starts=100"]
+    run(tmp_path / "whole", *given, tiny=TINY_CONTINUOUS)
+    resumed(tmp_path / "cut", given, TINY_CONTINUOUS, monkeypatch)
+    assert_same_run(tmp_path / "whole", tmp_path / "cut")
+
+
+def resumed(
+    folder: Path, given: list[str], tiny: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stop a run between two checkpoints, and let it go on."""
+    stopped(monkeypatch, 172, folder, *given, tiny=tiny)
+    assert summary_of(folder)["status"] == "interrupted"
+    run(folder, *given, f"resume={folder}", tiny=tiny)
 
 
 @pytest.mark.slow
@@ -194,14 +202,13 @@ def test_the_end_of_the_first_process_is_that_of_all(tmp_path: Path, number: int
 
 
 @pytest.mark.slow
-def test_torchrun_starts_it_too(tmp_path: Path) -> None:
+def test_torchrun_starts_it_too(shared_run: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    given = ["train.py", *TINY, *TWO, f"hydra.run.dir={tmp_path / 'run'}"]
+    given = ["train.py", *TINY, *SHARED, f"hydra.run.dir={tmp_path / 'run'}"]
     ended = subprocess.run([*command, *given], capture_output=True, text=True, timeout=2 * MATURE)
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.count("run directory:") == 1
-    run(tmp_path / "here", *TWO)
-    assert_same_run(tmp_path / "run", tmp_path / "here")
+    assert_same_run(tmp_path / "run", shared_run)
 
 
 @pytest.mark.parametrize(

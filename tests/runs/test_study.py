@@ -6,7 +6,10 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
+from typing import Any, Self
 
 import gymnasium
 import psutil
@@ -20,6 +23,7 @@ from rlmem.runs.summary import read_summary
 from tests.runs.helpers import signal_at
 from tests.settings import settings
 
+MATURE = 300.0  # seconds within which a process starts, or ends, on a busy machine
 DEFINITION = """
 title: tiny
 common: >-
@@ -34,6 +38,30 @@ columns:
   CartPole: {overrides: env=cartpole, seeds: 2}
   Acrobot: {overrides: env=acrobot, seeds: 1}
 """
+
+
+class InThisProcess:
+    """In place of the pool: a job is run here when it is submitted."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        pass
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def submit(self, call: Callable[..., Any], *arguments: Any) -> Future:
+        done: Future = Future()
+        done.set_result(call(*arguments))
+        return done
+
+
+@pytest.fixture
+def no_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs begin at once, where their processes are not what is tried."""
+    monkeypatch.setattr(study_runs, "ProcessPoolExecutor", InThisProcess)
 
 
 @pytest.fixture(scope="module")
@@ -104,6 +132,7 @@ def test_the_table_says_what_was_run_and_what_is_missing(study: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("no_pool")
 def test_a_second_call_runs_only_what_is_not_finished(
     study: Path, capsys: pytest.CaptureFixture
 ) -> None:
@@ -146,6 +175,7 @@ def test_what_another_machine_ran_counts(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("no_pool")
 def test_a_job_that_was_cut_off_keeps_what_it_was_begun_with(
     tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
@@ -198,6 +228,7 @@ def test_a_job_that_was_cut_off_goes_on_with_a_module_that_its_study_names(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("no_pool")
 def test_a_job_without_a_log_fails_alone(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     definition = yaml.safe_load(DEFINITION)
     definition["rows"] = {"uniform": "memory=uniform"}
@@ -238,15 +269,17 @@ def test_a_study_that_is_terminated_leaves_a_checkpoint_and_no_process(tmp_path:
     command += [str(tmp_path), "--only", "CartPole", "--jobs", "1"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     run = tmp_path / "runs/cartpole/uniform/seed0"
+    deadline = time.monotonic() + MATURE
     while not (run / "metrics.csv").exists() or not (run / "metrics.csv").read_text():
         assert process.poll() is None
+        assert time.monotonic() < deadline
         time.sleep(0.2)
     (worker,) = (
         child for child in psutil.Process(process.pid).children() if len(child.children()) == 0
         and "spawn_main" in " ".join(child.cmdline())
     )  # fmt: skip
     process.terminate()
-    told = process.communicate(timeout=60)[1]
+    told = process.communicate(timeout=MATURE)[1]
     assert told == "rlmem: interrupted; the same command goes on\n"
     assert not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE
     assert (read_summary(run) or {})["status"] == "interrupted"

@@ -82,7 +82,7 @@ def test_every_kind_of_map_trains_on_cartpole(given: list[str], tmp_path: Path) 
     summary = run(tmp_path, *given)
     assert (summary["status"], summary["grad_steps"]) == ("finished", 201)
     assert summary["transitions_seen"] == 300
-    assert 2 < summary["memory_entries"] <= 301
+    assert 2 < summary["memory_entries"] < 250
     full = "memory.eviction=lru" in given
     assert (summary["memory_entries"] == 40) == full
 
@@ -92,7 +92,7 @@ def test_a_released_map_of_exemplars_trains_on_a_real_game(tmp_path: Path) -> No
     map_ = ["memory=gwr_released", "memory.prototype=exemplar", "memory.metric.scale_samples=100"]
     summary = run(tmp_path, *TINY_ATARI, *map_, "env=pong", "agent.n_step=1")
     assert (summary["status"], summary["grad_steps"]) == ("finished", 26)
-    assert 0 < summary["memory_entries"] <= 300
+    assert 0 < summary["memory_entries"] < 250
     # A node of averages would take 28,224 bytes; the projection's signs 0.9 MB.
     assert summary["memory_bytes"] < 2_500_000
 
@@ -103,7 +103,7 @@ def test_gwr_trains_on_a_real_game(tmp_path: Path) -> None:
     assert summary["status"] == "finished"
     assert summary["frames"] == 1200
     assert summary["grad_steps"] == 26
-    assert 0 < summary["memory_entries"] <= 300
+    assert 0 < summary["memory_entries"] < 250
     assert summary["human_normalized_score"] is not None
 
 

@@ -14,7 +14,7 @@ from rlmem.cli import _study
 from rlmem.errors import UserError
 from rlmem.runs.study_code import load_code
 
-FOLDER = Path("studies/blind_cliffwalk")
+FOLDER = Path(__file__).parents[2] / "studies/blind_cliffwalk"
 code: Any = load_code(FOLDER)
 Result, ratios, summarize = code.Result, code.results.ratios, code.results.summarize
 read_results, write_results = code.read_results, code.write_results

@@ -13,7 +13,7 @@ from rlmem.analysis.show.report import write_report
 from rlmem.runs.study_code import load_code
 from tests.analysis.helpers import make_run
 
-code: Any = load_code(Path("studies/er_study"))
+code: Any = load_code(Path(__file__).parents[2] / "studies/er_study")
 ALL, WITHIN = code.regression.ALL, code.regression.WITHIN
 Fit, Regression = code.regression.Fit, code.regression.Regression
 coefficients, mixed_model = code.regression.coefficients, code.regression.mixed_model
@@ -23,6 +23,12 @@ OF = "correlation_count", "td_error_mean"
 SPEC = "train_return_mean", OF
 ENVS = "Env-v0", "Env-v1"
 FITS = [ALL, WITHIN, *(env + part for env in ENVS for part in ("", f", {WITHIN}"))]
+
+
+@pytest.fixture(autouse=True)
+def fewer_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All but the test that counts them are content with 400."""
+    monkeypatch.setattr(code.regression, "RESAMPLES", 400)
 
 
 def add_run(
@@ -221,6 +227,9 @@ def test_the_report_has_the_section_the_figure_and_the_file(tmp_path: Path) -> N
     assert not (tmp_path / "out/figures/regression.png").exists()
 
 
-def test_the_same_runs_give_the_same_intervals(tmp_path: Path) -> None:
+def test_the_same_runs_give_the_same_intervals(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(code.regression, "RESAMPLES", 2000)  # as many as the study has
     simulate(tmp_path, (0.5, 0.2), environments=1)
     assert found(tmp_path).fits == found(tmp_path).fits

@@ -13,7 +13,7 @@ from rlmem.errors import UserError
 from rlmem.runs.study_code import load_code
 from rlmem.runs.study_file import Study
 
-FOLDER = Path("studies/maze")
+FOLDER = Path(__file__).parents[2] / "studies/maze"
 code: Any = load_code(FOLDER)
 Result, frame, first_of = code.results.Result, code.results.frame, code.results.first_of
 paired, sections_of = code.compare.paired, code.page.sections_of

@@ -61,12 +61,17 @@ def watched(run: Path, overrides: Sequence[str], seconds: float, since: int) -> 
     """Looks at a run from some env steps on, until the time or the run is over."""
     child = begun(lambda: start(run, overrides), run.with_suffix(".txt"))
     process, looks, end = psutil.Process(child), [], time.monotonic() + seconds
-    while time.monotonic() < end and process.status() != psutil.STATUS_ZOMBIE:
+    while time.monotonic() < end:
         time.sleep(EVERY)
+        try:
+            if process.status() == psutil.STATUS_ZOMBIE:
+                break
+            resident, open_now = process.memory_info().rss, process.num_fds()
+        except psutil.Error:  # it ended meanwhile: what it holds open is nobody's to see
+            break
         if (run / "metrics.csv").exists() and (rows := rows_of(run / "metrics.csv")):
             steps, held = int(rows[-1]["env_steps"]), int(float(rows[-1]["memory_bytes"] or 0))
             if steps > since:
-                resident, open_now = process.memory_info().rss, process.num_fds()
                 looks.append(Look(steps, resident, held, open_now))
     process.send_signal(signal.SIGTERM)
     code = waited(child, 120)

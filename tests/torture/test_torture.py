@@ -8,17 +8,23 @@ import pytest
 from tests.torture import kills, overrides, soak
 from tests.torture.__main__ import CLASSES, table
 from tests.torture.runner import Tally, Told, run_trial
+from tests.torture.runs import SHARED
 from tests.torture.soak import Look, check_constant
 
-CASES = [("kills", 100), ("damage", 101), ("crafted", 12), ("crafted", 103), ("overrides", 3)]
-CASES += [("limits", 2), ("library", 0), ("library", 2)]
+CASES = [("kills", 100, None), ("damage", 101, None), ("overrides", 3, None), ("limits", 2, None)]
+CASES += [("crafted", 12, "states"), ("crafted", 3, "files of a run")]
+CASES += [("library", 0, "series against a list"), ("library", 1, "series against a twin")]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "seed"), CASES)
-def test_a_fixed_case_survives(name: str, seed: int) -> None:
+@pytest.mark.parametrize(("name", "seed", "kind"), CASES)
+def test_a_fixed_case_survives(
+    name: str, seed: int, kind: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SHARED, str(tmp_path))
     survived, told = run_trial(CLASSES[name], name, seed)
     assert survived, told.what
+    assert kind is None or set(told.kinds) == {kind}
 
 
 @pytest.mark.slow

@@ -48,13 +48,13 @@ def held(memory: ReplayMemory) -> int:
 @pytest.mark.parametrize("sampler", SAMPLERS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_budget_is_filled_and_never_passed(kind: str, sampler: str) -> None:
-    budget = 2_000_000
+    budget = 500_000
     memory = limited(budget, kind, sampler)
     most = 0
     # White noise, then frames that compress well, then noise again: what fits changes.
     for change in (1.0, 0.02, 1.0, 0.1):
         envs = RandomEnvs(np.random.default_rng(0), FRAME, np.uint8, 2, 0.02, change)
-        for _ in range(150):
+        for _ in range(50):
             memory.extend(envs.block(40))
             memory.sample(8)
             most = max(most, held(memory))
@@ -115,7 +115,7 @@ def test_of_a_block_that_does_not_fit_the_newest_rows_are_held_and_drawn(
     budget = 150_000
     memory, small = limited(budget, kind, sampler), limited(budget, kind, sampler)
     envs = RandomEnvs(np.random.default_rng(0), FRAME, np.uint8, 2, 0.02)
-    for rows in (5000, 30, 700):
+    for rows in (2000, 30, 700):
         block = envs.block(rows)
         slots = memory.extend(block).numpy()
         for first in range(0, rows, 10):
