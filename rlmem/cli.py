@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from rlmem.config import MULTIRUN, run_hydra
-from rlmem.config.quoting import override_of
-from rlmem.config.run_directory import no_run, override_key, saved_config, saved_overrides
+from rlmem.config.quoting import override_key, override_of
+from rlmem.config.run_directory import no_run, saved_config, saved_overrides
 from rlmem.errors import UserError, file_error, printable
 from rlmem.machine import usable_cores
 from rlmem.terminal import outlive_the_reader

@@ -26,7 +26,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from rlmem.config import objective, plugins, sweep
 from rlmem.config.errors import dashes, explain, misnamed
-from rlmem.config.quoting import quote_paths
+from rlmem.config.quoting import override_key, override_of, quote_paths
 from rlmem.config.schema import CONF_DIR
 from rlmem.config.validate import check, check_evaluate, check_output_dir
 from rlmem.errors import UserError, one_line, printable, shortage
@@ -85,6 +85,14 @@ def compose(config_name: str, overrides: Sequence[str] = ()) -> DictConfig:
         GlobalHydra.instance().hydra = job
 
 
+def _resolved(override: str, cfg: DictConfig) -> str:
+    """An override of a sweep's job as a single run has it: with values for its interpolations."""
+    if "$\\{" not in override:
+        return override
+    key = override_key(override)
+    return override_of(key, str(OmegaConf.select(cfg, key)))
+
+
 class JobFailedError(Exception):
     """A sweep's job failed and has said so: (exit code)."""
 
@@ -107,7 +115,7 @@ class _Job:
         try:
             settings = _CHECKS[self.config_name](cfg)
             if trains:
-                settings.overrides = list(HydraConfig.get().overrides.task)
+                settings.overrides = [_resolved(o, cfg) for o in HydraConfig.get().overrides.task]
                 check_output_dir(settings.paths.output_dir)
             return self.task(settings)
         except Exception as exc:

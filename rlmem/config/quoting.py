@@ -32,6 +32,11 @@ def quote_paths(override: str) -> str:
     return quoted if _is_read(quoted) else override
 
 
+def override_key(override: str) -> str:
+    """The key or group that an override is about."""
+    return override.partition("=")[0].lstrip("+~")
+
+
 def override_of(key: str, text: str) -> str:
     """An override that Hydra reads as this very text, such as a folder's name with a comma."""
     plain = f"{key}={text}"

@@ -15,9 +15,10 @@ from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from rlmem.config import compose, quote_paths
+from rlmem.config import compose
 from rlmem.config.groups import config_groups, config_options
 from rlmem.config.plugins import MANY
+from rlmem.config.quoting import override_key, quote_paths
 from rlmem.config.schema import TrainSettings
 from rlmem.config.validate import read_settings
 from rlmem.errors import UserError, one_line, printable
@@ -43,11 +44,6 @@ _NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)*")  # of a group's option: no way out
 # Of an environment's id. Python imports a file of any name, such as one with a space in it.
 _MODULE = re.compile(r"([^:/\\]+):")
 _PARSER = OverridesParser.create()
-
-
-def override_key(override: str) -> str:
-    """The key or group that an override is about."""
-    return override.partition("=")[0].lstrip("+~")
 
 
 def saved_overrides(run_dir: Path, given: Collection[str]) -> list[str] | None:

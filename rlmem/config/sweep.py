@@ -107,7 +107,7 @@ class SweepRecord(Callback):
             else:
                 jobs = job_folders(config)
             command = {
-                "overrides": list(hydra.overrides.task),
+                "overrides": _as_given(hydra),
                 "launcher": hydra.runtime.choices["hydra/launcher"],
                 "at_once": at_once(hydra, len(jobs)),
                 "trials": trials,
@@ -133,19 +133,26 @@ class SweepRecord(Callback):
             job_return.__class__ = FailedJob
 
 
+def _as_given(hydra: DictConfig) -> list[str]:
+    """The command's overrides. Each job resolves the interpolations in them by itself."""
+    given = OmegaConf.to_container(hydra.overrides.task, resolve=False)
+    assert isinstance(given, list)
+    return [str(override) for override in given]
+
+
 def job_folders(config: DictConfig) -> dict[str, list[str]]:
     """The jobs of a grid: folder -> overrides.
 
     Composing a thousand configurations takes minutes; so the name, which is made of the
-    overrides, and plain keys that they set are all that is resolved: what a chosen option brings
-    is the command's in hydra.sweep.subdir.
+    overrides, plain keys that they set and names of chosen options are all that is resolved: what
+    else an option brings is the command's in hydra.sweep.subdir.
     """
     whole = copy.deepcopy(config)
     hydra = whole.hydra
     parser = OverridesParser.create(GlobalHydra.instance().config_loader())
     params = OmegaConf.to_container(hydra.sweeper.get("params") or OmegaConf.create({}))
     assert isinstance(params, dict)
-    given = [f"{key}={value}" for key, value in params.items()] + list(hydra.overrides.task)
+    given = [f"{key}={value}" for key, value in params.items()] + _as_given(hydra)
     (jobs,) = BasicSweeper.split_arguments(parser.parse_overrides(given), None)
     names = hydra.job.config.override_dirname
     found = {}
@@ -160,6 +167,8 @@ def job_folders(config: DictConfig) -> dict[str, list[str]]:
                 kv_sep=names.kv_sep,
             )
             for key, value in ((o.key_or_group, o.value()) for o in parsed if not o.is_delete()):
+                if OmegaConf.is_dict(OmegaConf.select(whole, key)) and isinstance(value, str):
+                    key = f"{key}.name"  # an option of a group: this is what it brings for sure
                 if "/" not in key and not OmegaConf.is_dict(OmegaConf.select(whole, key)):
                     with contextlib.suppress(OmegaConfBaseException):  # the job says what is wrong
                         OmegaConf.update(whole, key, value)

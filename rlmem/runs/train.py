@@ -11,12 +11,13 @@ from typing import Any
 
 import torch
 
-from rlmem import distributed
+from rlmem import distributed, registry
 from rlmem.agents.compiled import check_compiles
 from rlmem.allocator import keep_freed_memory
 from rlmem.callbacks.checkpoint_files import find_checkpoint
 from rlmem.callbacks.progress import summary_line, summary_table
 from rlmem.callbacks.weights import begins_anew
+from rlmem.config.quoting import override_key
 from rlmem.config.schema import TrainSettings
 from rlmem.config.sweep_place import Place, place_of_this_job
 from rlmem.errors import UserError, shortage
@@ -147,6 +148,15 @@ def _train_here(cfg: TrainSettings, run_dir: Path, resuming: bool) -> dict[str, 
     return summary
 
 
+def _unread_threshold(cfg: TrainSettings) -> str | None:
+    """A warning of the first `threshold.*` that was given to a memory without thresholds."""
+    given = [o for o in cfg.overrides if override_key(o).split(".")[0] == "threshold"]
+    if not given or getattr(cfg.memory.part.cls, "thresholds", False):
+        return None
+    have = registry.marked("memory", "thresholds")
+    return f"WARNING: {given[0]}: memory={cfg.memory.name} reads no thresholds; memory={have} does"
+
+
 def _prepare(cfg: TrainSettings, run: Run, run_dir: Path, job: Place | None) -> None:
     """Set up the process, say what the run takes, and go on from its checkpoint if there is one.
     A job of a sweep says nothing that is of this machine and not of its run."""
@@ -168,6 +178,8 @@ def _prepare(cfg: TrainSettings, run: Run, run_dir: Path, job: Place | None) -> 
         _say(line)
     if slow := slow_precision(cfg.trainer.precision, run.trainer.strategy.root_device.type):
         _say(slow)
+    if unread := _unread_threshold(cfg):
+        _say(unread)
     if lost := begins_anew(run.agent):
         _say(
             f"WARNING: agent={cfg.agent.name}: a checkpoint keeps its optimizer alone; what it "

@@ -120,6 +120,8 @@ def test_a_refused_command_leaves_what_was_there(folder: str, left: set[str]) ->
         ["memory=glob(per*)"],
         ["seed=1,2", "hydra.sweep.subdir=${hydra.job.num}"],
         ["seed=1,2", "agent.lr=0.1,0.2", "hydra.sweep.subdir=seed${seed}-lr${agent.lr}"],
+        ["seed=1,2", "label=${env.name}-x"],
+        ["memory=uniform,per", "seed=1,2", "hydra.sweep.subdir=${memory.name}_${seed}"],
     ],
 )
 def test_the_names_are_those_of_the_folders(argv: list[str]) -> None:

@@ -322,3 +322,14 @@ def test_a_run_that_makes_no_update_says_so(
     out = capsys.readouterr().out
     assert re.search(r"^gradient steps +0$", out, re.MULTILINE)
     assert "WARNING: nothing was learned: in 300 env steps memory=gwr had no minibatch" in out
+
+
+def test_thresholds_that_nobody_reads_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for memory, told in (("per", True), ("gwr", False)):
+        given = settings(*TINY, f"memory={memory}", f"paths.output_dir={tmp_path / memory}")
+        given.overrides = [f"memory={memory}", "threshold.activation=0.5"]
+        train(given)
+        line = f"WARNING: threshold.activation=0.5: memory={memory} reads no thresholds; memory=gwr"
+        assert (line in capsys.readouterr().out) == told
