@@ -9,10 +9,13 @@ rlmem.evaluate(run.path, episodes=20)
 
 from typing import TYPE_CHECKING, Any
 
+from rlmem.machine import place_for_compiled_loops
 from rlmem.version import __version__
 
 if TYPE_CHECKING:
     from rlmem.api import Run, evaluate, load_run, train
+
+place_for_compiled_loops()
 
 __all__ = ["Run", "__version__", "evaluate", "load_run", "train"]
 
