@@ -43,12 +43,13 @@ def safe_name(overrides: str) -> str:
     """A sweep job's folder name: one path component that a shell takes unquoted.
 
     `memory/sampler=rank+seed=1` -> `memory.sampler=rank+seed=1`. Where characters were lost, or
-    beyond 200 of them, a hash of the overrides keeps different jobs in different folders.
+    beyond 200 bytes, a hash of the overrides keeps different jobs in different folders.
     """
     name = re.sub(r"[^\w.=+@-]+", "-", overrides.replace("/", ".")) or "defaults"
-    if len(name) <= 200 and name == overrides.replace("/", "."):
+    if len(name.encode()) <= 200 and name == overrides.replace("/", "."):
         return name
-    return f"{name[:190]}-{hashlib.sha256(overrides.encode()).hexdigest()[:8]}"
+    name = name.encode()[:190].decode(errors="ignore")
+    return f"{name}-{hashlib.sha256(overrides.encode()).hexdigest()[:8]}"
 
 
 # At import, because a sweep's worker processes get here only by unpickling the task.

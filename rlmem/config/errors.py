@@ -53,13 +53,28 @@ def explain(exc: BaseException, overrides: list[str]) -> str | None:
         return _value(exc, overrides)
     nameless = "Config group override must be", "argument of type"  # of a group, and in a list
     if isinstance(exc, ValueError | TypeError) and str(exc).startswith(nameless):
+        if keyless := next((o for o in overrides if o.startswith("=")), None):
+            return _syntax(keyless)
         given = next((o for o in overrides if _names_no_option(o)), None)
         return _nameless(given) if given else None
     if isinstance(exc, ValueError) and str(exc).startswith(("The --resolve flag", "Only one of")):
         return str(exc)
     if isinstance(exc, CompactHydraException | HydraException):
         return _first_line(exc)
+    for told, (key, mend) in _OF_A_SEARCH.items():
+        if told in str(exc) and (given := _given(f"hydra.sweeper.{key}", overrides)).count("="):
+            return f"{given}: {mend}"
     return None
+
+
+_OF_A_SEARCH = {  # what Optuna's sweeper raises of a key's value
+    "division by zero": ("n_jobs", "must be at least 1"),
+    "`directions` must be a list of": ("direction", "must be minimize or maximize"),
+    "Could not parse SQLAlchemy URL": (
+        "storage",
+        "is no address of a database; leave it out, or write sqlite:///FILE",
+    ),
+}
 
 
 # Hydra's options, as `python train.py --help` of any program with Hydra takes them.
@@ -191,6 +206,9 @@ def _composition(exc: ConfigCompositionException, overrides: list[str]) -> str:
     many = r"(?:Ambiguous value for argument|Sweep parameters) '(.*)'"
     if sweep := re.match(many, message):
         return f"{sweep[1]}: several values are a sweep; add -m, or write a list as key=[a,b]"
+    if gone := re.search(r"Could not delete from config. '(.+?)'", message):
+        given = _given(gone[1], overrides)
+        return f"{given}: no such key, or it has no value; a key is set back by {gone[1]}=null"
     if unused := re.search(r"Could not override '(.+?)'", message):
         return _unused_group(unused[1], overrides)
     if twice := re.match(r"Multiple values for (\S+)\.", message):

@@ -25,7 +25,10 @@ def check(cfg: DictConfig) -> TrainSettings:
         UserError: the first key whose value cannot work, and what would.
     """
     values = _resolve(cfg)
-    if (values.get("paths") or {}).get("output_dir") is None:
+    paths = values.get("paths") or {}
+    if not isinstance(paths, dict):
+        raise UserError(f"paths={paths}: has keys of its own; write paths.output_dir={paths}")
+    if paths.get("output_dir") is None:
         raise UserError("paths.output_dir=null: a run needs a folder; leave the key out")
     registry.load_plugins(values.get("plugins"))
     return read_settings(values)

@@ -90,7 +90,10 @@ class _KeysOnce(yaml.SafeLoader):
     """YAML in which no mapping has a key twice: only the last of two rows of a name would count."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        for name, times in Counter(str(key.value) for key, _ in node.value).items():
+        keys = (key for key, _ in node.value if isinstance(key, yaml.ScalarNode))
+        for name, times in Counter(
+            map(self.construct_object, keys)
+        ).items():  # yes and true are one
             if times > 1:
                 raise yaml.YAMLError(f"it has {name} twice in one place")
         return super().construct_mapping(node, deep)

@@ -8,6 +8,9 @@ from rlmem.errors import UserError
 
 MISTAKES = {
     # misspelt names
+    "paths=foo": "paths=foo: has keys of its own; write paths.output_dir=foo",
+    "=3": "=3: '' is not the name of a key",
+    "~resume": "~resume: no such key, or it has no value; a key is set back by resume=null",
     "memory=grw": "memory=grw: no such memory; did you mean gwr? Available: cer, dnd, gbmr, gcmr",
     "logger=tensorboard": "logger=tensorboard: no such logger; available: csv, wandb",
     "logger=[csv,wandbb]": "logger=wandbb (in logger=[csv,wandbb]): no such logger; did you mean w",

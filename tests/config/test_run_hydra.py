@@ -203,9 +203,9 @@ def test_a_jobs_folder_is_one_component_and_never_shared() -> None:
     assert safe_name("memory/sampler=rank+seed=1") == "memory.sampler=rank+seed=1"
     lists = [safe_name(f"agent.network.hidden={hidden}") for hidden in ("[64,64]", "[64-64]")]
     assert lists[0] != lists[1]
-    long = [safe_name("a" * 300 + str(number)) for number in range(2)]
-    assert long[0] != long[1]
-    assert all(len(name) <= 200 and "/" not in name for name in long + lists)
+    long = [safe_name(sign * 300 + str(number)) for sign in "a語" for number in range(2)]
+    assert len({*long}) == 4
+    assert all(len(name.encode()) <= 200 and "/" not in name for name in long + lists)
 
 
 def test_the_output_directory_is_made_and_tried(tmp_path: Path) -> None:

@@ -55,6 +55,21 @@ def finished_trials() -> list[float]:
     return [trial.value for trial in done]
 
 
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("n_jobs=0", "must be at least 1"),
+        ("direction=up", "must be minimize or maximize"),
+        ("storage=foo", "is no address of a database"),
+    ],
+)
+def test_a_wrong_value_of_the_sweeper_is_one_line(
+    given: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert search(2, f"hydra.sweeper.{given}") == 2
+    assert f"hydra.sweeper.{given}: {told}" in capsys.readouterr().err.splitlines()[-1]
+
+
 def test_the_same_command_stops_at_the_trials_that_were_asked_for() -> None:
     assert search(2) == 0
     assert search(2) == 0

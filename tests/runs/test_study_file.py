@@ -43,6 +43,7 @@ def run(study: Study, label: str, seed: int = 0, **summary: Any) -> None:
     [
         ("rows: {", "study.yaml cannot be read"),
         ("rows: {a: '', b: '', a: memory=per}\ncolumns: {c: ''}", "it has a twice"),
+        ("rows: {yes: '', true: memory=per}\ncolumns: {c: ''}", "it has True twice"),
         ("rows: {a: memory=per}", "needs rows and columns"),
         ("rows: {a: ''}\ncolumns: {b: ''}\nrepeat: 3", "unknown key repeat"),
         (
