@@ -245,11 +245,11 @@ def summary_table(summary: dict[str, Any], seconds: float | None = None) -> str:
 
     budget, trained = summary["memory_budget"], summary.get("wall_seconds")
     speed = number("env_steps_per_second", ",.1f", "/s")
-    in_all = (
-        ""
-        if seconds is None
-        else f"; with preparation and last evaluation {readable_seconds(seconds)}"
-    )
+    in_all = ""
+    if seconds is not None:
+        resumed = trained is not None and trained > seconds  # what it trained before is not in here
+        this = "this time, " if resumed else ""
+        in_all = f"; {this}with preparation and last evaluation {readable_seconds(seconds)}"
     rows = [
         ("status", summary["status"]),
         ("run", f"{summary['agent']}, memory {summary['memory']}, {summary['env_id']}"),

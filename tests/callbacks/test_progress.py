@@ -171,6 +171,17 @@ def test_of_one_episode_there_is_no_spread(
     assert line.startswith("interrupted at 1,200 env steps in 1 min 15 s: return ")
 
 
+@pytest.mark.parametrize(
+    ("trained", "said"),
+    [(8.0, "8.0 s; with preparation and"), (23.0, "23 s; this time, with preparation and")],
+)
+def test_the_time_of_a_run_that_went_on_is_not_taken_for_this_process(
+    finished_run: Path, trained: float, said: str
+) -> None:
+    table = summary_table(summary_of(finished_run) | {"wall_seconds": trained}, 10.0)
+    assert re.search(rf"^time +{said} last evaluation 10 s$", table, re.MULTILINE)
+
+
 def test_a_run_that_failed_at_once_shows_what_it_has(finished_run: Path) -> None:
     kept = ("status", "agent", "memory", "env_id", "seed", "memory_components")
     summary = {k: v if k in kept else None for k, v in summary_of(finished_run).items()}
