@@ -90,10 +90,9 @@ class _KeysOnce(yaml.SafeLoader):
     """YAML in which no mapping has a key twice: only the last of two rows of a name would count."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = (key for key, _ in node.value if isinstance(key, yaml.ScalarNode))
-        for name, times in Counter(
-            map(self.construct_object, keys)
-        ).items():  # yes and true are one
+        texts = (key for key, _ in node.value if isinstance(key, yaml.ScalarNode))
+        keys = (self.construct_object(key) for key in texts if not key.tag.endswith(":merge"))
+        for name, times in Counter(keys).items():  # yes and true are one
             if times > 1:
                 raise yaml.YAMLError(f"it has {name} twice in one place")
         return super().construct_mapping(node, deep)

@@ -90,7 +90,7 @@ def test_a_trial_that_did_not_end_runs_again_with_its_parameters(
 ) -> None:
     Path("end").write_text(end)
     assert search(2) == code
-    assert ("1 failed in" in capfd.readouterr().err) == (end == "fail")
+    assert ("1 failed; the same command with" in capfd.readouterr().err) == (end == "fail")
     broken, rest = drawn()[0], drawn()[1:]
     assert search(2) == 0
     assert drawn()[len(rest) + 1] == broken

@@ -273,7 +273,7 @@ def test_a_search_whose_trials_all_fail_lists_them(capfd: pytest.CaptureFixture[
     pytest.importorskip("optuna")
     assert search("seed=7", "hydra.sweeper.n_trials=2") == 2
     told = capfd.readouterr()
-    assert "2 failed in" in told.err
+    assert "2 failed; the same command with" in told.err
     assert "Record does not exist" not in told.err + told.out
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import torch
 from rlmem.callbacks import checkpoint, evaluation
 from rlmem.callbacks.checkpoint import find_checkpoint
 from rlmem.callbacks.csv_file import CsvFile
+from rlmem.callbacks.evaluation import Evaluation
 from rlmem.callbacks.records import COLUMNS, EVALUATIONS
 from rlmem.collect.collector import Collector
 from rlmem.collect.rollout import EvaluationResult
@@ -138,10 +140,25 @@ def test_the_best_model_is_of_an_evaluation_that_counts(
     assert best_of(tmp_path) == best
 
 
+def stopped_after_an_evaluation(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """A run that SIGTERM stops at 100 env steps, just when it is scored."""
+    evaluate = Evaluation.evaluate
+
+    def evaluate_and_stop(callback: Evaluation, *arguments: Any) -> None:
+        evaluate(callback, *arguments)
+        if callback.stream.env_steps == 100:
+            signal.raise_signal(signal.SIGTERM)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Evaluation, "evaluate", evaluate_and_stop)
+        with pytest.raises(SystemExit):
+            run(folder, *SHORT)
+
+
 def test_what_was_scored_at_a_step_is_not_scored_there_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stopped(monkeypatch, 100, tmp_path, *SHORT)
+    stopped_after_an_evaluation(monkeypatch, tmp_path)
     before = (tmp_path / EVALUATIONS).read_bytes()
     assert [row["env_steps"] for row in rows_of(tmp_path / EVALUATIONS)] == ["50", "100"]
     summary = run(tmp_path, *SHORT, "trainer.max_env_steps=100", f"resume={tmp_path}")
@@ -189,7 +206,10 @@ def test_an_older_checkpoint_keeps_the_rows_up_to_its_step(
 ) -> None:
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     run(whole, *SHORT)
-    stopped(monkeypatch, at, cut, *SHORT)
+    if at == 100:
+        stopped_after_an_evaluation(monkeypatch, cut)
+    else:
+        stopped(monkeypatch, at, cut, *SHORT)
     without_counts(cut)
     run(cut, *SHORT, f"resume={cut}")
     assert_same(whole, cut)

@@ -215,12 +215,12 @@ def test_a_job_that_was_cut_off_goes_on_with_a_module_that_its_study_names(
     (tmp_path / "study.yaml").write_text(yaml.safe_dump(definition))
     (job,) = Study(tmp_path).jobs("Rooms")
     with monkeypatch.context() as patch:
+        patch.setattr(study_runs, "_told_to_end", threading.Event())
         signal_at(patch, 200)
         with pytest.raises(SystemExit):
             study_runs.run_job(job)
     monkeypatch.delitem(sys.modules, "my_room")  # as in a process that has just started
     gymnasium.registry.pop("MyRoom-v0")
-    monkeypatch.setattr(study_runs, "_told_to_end", threading.Event())
     assert study_runs.run_job(job) is None
     summary = read_summary(job.folder)
     assert summary is not None

@@ -93,7 +93,7 @@ def test_a_training_that_fails_is_listed_and_runs_again(
     with monkeypatch.context() as patch:
         patch.setattr(Collector, "_draw", fail)
         assert run_hydra(_train, "train", argv) == 1
-    assert "2 failed in" in capfd.readouterr().err
+    assert "2 failed; the same command with" in capfd.readouterr().err
     errors = [job.error for job in read_status(tmp_path).of("failed")]
     assert errors == ["RuntimeError: the env is gone"] * 2
     assert run_hydra(_train, "train", argv) == 0
