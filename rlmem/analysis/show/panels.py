@@ -79,7 +79,7 @@ def no_sign_change(at: Axes) -> None:
     least, most = at.dataLim.intervaly
     if least >= 0:
         at.set_ylim(bottom=max(0.0, at.get_ylim()[0]))
-    if most <= 0:
+    elif most <= 0:
         at.set_ylim(top=min(0.0, at.get_ylim()[1]))
 
 
