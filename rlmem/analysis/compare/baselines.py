@@ -63,12 +63,15 @@ class Comparison:
 
     @property
     def ratios(self) -> dict[str, float]:
-        """Its bytes, entries and CPU seconds over the baseline's; NaN where runs lack them."""
+        """Its bytes, entries and CPU seconds over the baseline's; NaN where runs lack them, and
+        where seconds are of several devices."""
         return {kind: self._ratio(name) for kind, name in RATIOS.items()}
 
     def _ratio(self, name: str) -> float:
         both = self.setting, self.baseline
         if any(len(setting.values(name)) < len(setting.finished) for setting in both):
+            return float("nan")
+        if name == "cpu_seconds" and len(self.setting.devices | self.baseline.devices) > 1:
             return float("nan")
         ours, theirs = (setting.mean(name) for setting in both)
         return ours / theirs if theirs else float("nan")

@@ -67,6 +67,11 @@ class Setting:
         """The runs that count."""
         return [run for run in self.runs if run.status == "finished"]
 
+    @property
+    def devices(self) -> set[str]:
+        """What the runs that count learned on: times of several do not compare."""
+        return {run.device for run in self.finished}
+
     def values(self, name: str) -> np.ndarray:
         """A number of the finished runs that have it, float64 [n]."""
         values = np.array([run.number(name) for run in self.finished], np.float64)

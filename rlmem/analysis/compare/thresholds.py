@@ -104,11 +104,14 @@ def levels(pairs: Sequence[tuple[float, float]] | set[tuple[float, float]]) -> l
     return [sorted({values[k] for values in pairs}) for k in range(2)]
 
 
-def seconds_of(grid: Sequence[Setting]) -> tuple[str, str]:
-    """Key and name of a grid's times: CPU seconds where every run has them.
+def seconds_of(grid: Sequence[Setting]) -> tuple[str, str] | None:
+    """Key and name of a grid's times: CPU seconds where every run has them; None where runs
+    learned on several devices, which would pass for what the thresholds do.
 
     Runs may share a machine, and then wall seconds say how busy it was.
     """
+    if len(set().union(*(setting.devices for setting in grid))) > 1:
+        return None
     runs = [run for setting in grid for run in setting.finished]
     on_cpu = bool(runs) and all(np.isfinite(run.number("cpu_seconds")) for run in runs)
     return ("cpu_seconds", "CPU seconds") if on_cpu else ("wall_seconds", "wall seconds")
@@ -133,16 +136,18 @@ def threshold_effects(env_id: str, label: str, grid: Sequence[Setting]) -> Itera
 
 
 def _measures(grid: Sequence[Setting]) -> list[Measure]:
-    key, seconds = seconds_of(grid)
-    return [
+    measures = [
         Measure("return", grid[0].metric, "scores higher", "scores lower", relative=False),
         Measure("return over the run", OVER_RUN, "scores higher", "scores lower", relative=False),
         Measure("entries", "memory_entries", "stores more", "stores less"),
         Measure(
             "bytes", "memory_bytes_peak", "takes more bytes", "takes fewer bytes", text=signed_bytes
         ),
-        Measure(seconds, key, "takes more time", "takes less time"),
     ]
+    if seconds := seconds_of(grid):
+        key, name = seconds
+        measures.append(Measure(name, key, "takes more time", "takes less time"))
+    return measures
 
 
 def complete_part(pairs: set[tuple[float, float]]) -> set[tuple[float, float]]:

@@ -118,6 +118,11 @@ def _note(found: Collection) -> None:
         versions = {str(part.get(name)) for part in listed if isinstance(part, dict)}
         if len(versions) > 1:
             found.notes.append(f"runs of several versions of {name}: {', '.join(sorted(versions))}")
+    if len(devices := {run.device for run in ours if run.status == "finished"}) > 1:
+        found.notes.append(
+            f"runs on several devices: {', '.join(sorted(devices))}; their times do not compare, "
+            "and CPU seconds are not set against each other"
+        )
     commits = {str(run.summary["git_commit"]) for run in ours if run.summary.get("git_commit")}
     if len(commits) > 1:
         found.notes.append(f"runs of {len(commits)} commits of rlmem")

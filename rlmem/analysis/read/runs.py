@@ -115,6 +115,12 @@ class Run:
         return None if label is None else str(label)
 
     @property
+    def device(self) -> str:
+        """What it learned on: a GPU's name, or cpu, which runs did not name before there were
+        any on a GPU; nothing of other programs."""
+        return "" if self.external is not None else str(self.summary.get("device") or "cpu")
+
+    @property
     def memory(self) -> str:
         """Name of its memory."""
         return str(self.config.get("memory.name"))

@@ -16,7 +16,8 @@ from rlmem.units import number, readable_bytes
 
 @rc_context(STYLE)
 def heatmaps(settings: Sequence[Setting]) -> Figure | None:
-    """Return, bytes, entries and seconds over both thresholds; None unless both vary.
+    """Return, bytes, entries and, of one device, seconds over both thresholds; None unless both
+    vary.
 
     Args:
         settings: that differ in their thresholds only.
@@ -25,16 +26,18 @@ def heatmaps(settings: Sequence[Setting]) -> Figure | None:
     if len(rows) < 2 or len(columns) < 2:
         return None
     drawn, axes = figure(2.2 + 1.9 * len(columns), 1.8 + 1.1 * len(rows), 2, 2)
-    seconds, seconds_name = seconds_of(settings)
     counts = {pair(setting): len(setting.finished) for setting in settings if setting.finished}
     runs = _runs(list(counts.values()))
     panels: list[tuple[str, Callable[[Setting], float], Callable[[float], str]]] = [
         ("return", lambda c: c.return_mean.value if c.return_mean else np.nan, number),
         ("memory", lambda c: c.mean("memory_bytes_peak"), readable_bytes),
         ("entries", lambda c: c.mean("memory_entries"), "{:,.0f}".format),
-        (seconds_name, lambda c: c.mean(seconds), "{:,.0f}".format),
     ]
-    for at, (title, value, write) in zip(axes.flat, panels, strict=True):
+    if seconds := seconds_of(settings):
+        panels.append((seconds[1], lambda c: c.mean(seconds[0]), "{:,.0f}".format))
+    else:
+        axes.flat[-1].set_axis_off()
+    for at, (title, value, write) in zip(axes.flat, panels, strict=False):
         table = np.full((len(rows), len(columns)), np.nan)
         texts = [["missing" for _ in columns] for _ in rows]
         for setting in settings:

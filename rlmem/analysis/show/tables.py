@@ -42,14 +42,17 @@ def interval(name: str, estimate: Estimate | None) -> dict[str, str]:
 
 
 def results_table(settings: Sequence[Setting]) -> pd.DataFrame:
-    """A row a run; `eval_success_rate` where an environment has goals."""
+    """A row a run; `eval_success_rate` where an environment has goals, `device` where runs
+    learned on several."""
     numbers = [*NUMBERS, *TIMES, *([SUCCESS] if any_goals(settings) else [])]
     keys = sorted({key for setting in settings for key in setting.distinct})
+    several = len({run.device for setting in settings for run in setting.runs} - {""}) > 1
     rows = [
         {
             **_names(setting),
             "seed": run.seed,
             "status": run.status,
+            **({"device": run.device} if several else {}),
             **{key: setting.distinct.get(key) for key in keys},
             **{name: plain(run.number(name)) for name in numbers},
             "folder": run.folder,

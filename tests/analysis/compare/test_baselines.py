@@ -1,6 +1,7 @@
 """Settings against baselines: differences, ratios, what is missing."""
 
 import csv
+import math
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,22 @@ def test_a_setting_is_held_against_each_baseline_that_was_run(sweep: Path) -> No
     assert difference is not None
     assert difference.seeds == (-10, -10, -10)
     assert difference.estimate == Estimate(-10, None, None, 3)
+
+
+def test_cpu_seconds_of_several_devices_are_not_set_against_each_other(tmp_path: Path) -> None:
+    """A run that names no device is of a CPU: there were none on a GPU then."""
+    where = {"per": {"device": "cpu"}, "uniform": {}, "gwr": {"device": "a GPU"}}
+    for name, device in where.items():
+        make_run(tmp_path / f"sweep/{name}", name, cpu_seconds=50.0, **device)
+    report = write_report([tmp_path / "sweep"], tmp_path / "report")
+    same, other = compare(report.settings, {"per": ["uniform", "gwr"]})
+    assert same.ratios["cpu_seconds"] == 1
+    assert math.isnan(other.ratios["cpu_seconds"])
+    assert other.ratios["bytes"] == 1
+    assert any("devices: a GPU, cpu" in note for note in report.collection.notes)
+    with (tmp_path / "report/results.csv").open() as file:
+        devices = {row["label"]: row["device"] for row in csv.DictReader(file)}
+    assert devices == {"per": "cpu", "uniform": "cpu", "gwr": "a GPU"}
 
 
 def settings_of(folder: Path, **scores: dict[int, float]) -> list[Setting]:

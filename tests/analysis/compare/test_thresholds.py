@@ -206,6 +206,21 @@ def test_seconds_are_cpu_seconds_where_all_runs_have_them(tmp_path: Path) -> Non
     assert seconds_of(grid) == ("wall_seconds", "wall seconds")
 
 
+def test_seconds_of_several_devices_are_no_effect_of_thresholds(tmp_path: Path) -> None:
+    (grid,) = make_grid(tmp_path / "a", lambda a, h, s: 100, cpu_seconds=50.0, seeds=2).values()
+    assert ("CPU seconds", "a_T") in effects_of({"gwr": grid})
+    grid[0].finished[0].summary["device"] = "NVIDIA H200"
+    assert seconds_of(grid) is None
+    assert {name for name, _ in effects_of({"gwr": grid})}.isdisjoint(
+        {"CPU seconds", "wall seconds"}
+    )
+    drawn = heatmaps(grid)
+    assert drawn is not None
+    assert [at.get_title().partition(",")[0] for at in drawn.axes] == [
+        "return", "memory", "entries", "",
+    ]  # fmt: skip
+
+
 def test_the_heatmaps_say_their_seconds_and_how_many_runs_a_pair_has(tmp_path: Path) -> None:
     def titles(grid: list[Setting]) -> list[str]:
         drawn = heatmaps(grid)
