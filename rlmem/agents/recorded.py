@@ -61,7 +61,8 @@ class RecordedUpdate:
         """What the update does, without doing it.
 
         Raises:
-            UserError: it waits for the GPU, which a recording cannot.
+            UserError: it waits for the GPU, which a recording cannot. Torch (2.11) then draws no
+                random number on this GPU any more, in this process.
         """
         own = {name: column.clone() for name, column in row.items()}
         graph = torch.cuda.CUDAGraph()
@@ -74,6 +75,6 @@ class RecordedUpdate:
             why = str(error).strip().partition("\n")[0]
             raise UserError(
                 f"trainer.compile=true: the update cannot be recorded on this GPU ({why}); "
-                "use trainer.compile=false"
+                "use trainer.compile=false, in a new process"
             ) from error
         return _Recording(graph, own, found)

@@ -1,7 +1,9 @@
 """Runs on a GPU: every kind of agent learns there, goes on bit for bit, and moves to a CPU."""
 
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -98,9 +100,7 @@ def test_a_recorded_update_learns_the_same_bit_for_bit(
     assert len(made) == 3
 
 
-def test_an_update_that_waits_for_the_gpu_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def _of_an_update_that_waits(folder: Path) -> str:
     update = DQN._update
 
     def waiting(agent: DQN, row: Any) -> Any:
@@ -108,9 +108,17 @@ def test_an_update_that_waits_for_the_gpu_is_named(
         found["td_error"].mean().item()
         return found
 
-    monkeypatch.setattr(DQN, "_update", waiting)
-    with pytest.raises(UserError, match=r"trainer\.compile=true: the update cannot be recorded"):
-        run(tmp_path, *GPU, "trainer.compile=true")
+    with patch.object(DQN, "_update", waiting), pytest.raises(UserError) as raised:
+        run(folder, *GPU, "trainer.compile=true")
+    return str(raised.value)
+
+
+def test_an_update_that_waits_for_the_gpu_is_named(tmp_path: Path) -> None:
+    """In a process of its own: after a recording that failed torch draws no numbers there."""
+    with get_context("spawn").Pool(1) as pool:
+        said = pool.apply(_of_an_update_that_waits, (tmp_path,))
+    assert said.startswith("trainer.compile=true: the update cannot be recorded on this GPU")
+    assert said.endswith("use trainer.compile=false, in a new process")
 
 
 def test_what_cannot_be_recorded_is_refused(tmp_path: Path) -> None:
