@@ -11,8 +11,9 @@ from typing import Any
 import torch
 
 from rlmem.run_files import read_json, write_small
+from rlmem.version import __version__
 
-PACKAGES = ("torch", "torchrl", "lightning", "gymnasium", "ale_py", "rlmem")
+PACKAGES = ("torch", "torchrl", "lightning", "gymnasium", "ale_py")
 
 
 def nothing_learned(summary: dict[str, Any]) -> str | None:
@@ -34,7 +35,7 @@ def versions() -> dict[str, str]:
             found[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             found[package] = "not installed"
-    return found
+    return {**found, "rlmem": __version__}  # its own: it may run from a clone alone
 
 
 def device_name(device: torch.device) -> str:

@@ -11,6 +11,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+import rlmem
 from rlmem import distributed
 from rlmem.callbacks.records import Recorder
 from rlmem.runs import summary
@@ -89,6 +90,7 @@ def test_the_summary_has_every_key(finished_run: Path) -> None:
     summary = summary_of(finished_run)
     assert summary.keys() == SUMMARY_KEYS
     assert summary["versions"].keys() == VERSIONS
+    assert summary["versions"]["rlmem"] == rlmem.__version__
 
 
 def test_the_summary_says_what_happened(finished_run: Path) -> None:
