@@ -2,8 +2,6 @@
 
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +9,7 @@ from typing import Any
 import pytest
 
 from rlmem.analysis.show.report import Opening, write_report
+from rlmem.cli import _study
 from tests.analysis.helpers import make_run, unlike
 
 webdriver = pytest.importorskip("selenium.webdriver")
@@ -166,8 +165,7 @@ def test_the_page_of_a_study_is_whole_on_a_desk_and_on_a_phone(
     """Nothing on the console, no page wider than its window, no text below 11 pixels."""
     folder = tmp_path / name
     shutil.copytree(STUDIES / name, folder, ignore=shutil.ignore_patterns("runs", "report"))
-    made = [sys.executable, str(STUDIES.parent / "study.py"), str(folder), "--report"]
-    subprocess.run(made, check=True, capture_output=True)
+    assert _study(str(folder), "", 0) == 0
     for kept in sorted(folder.glob("figures/*.png")):
         if (drawn := folder / "report/figures" / kept.name).exists():  # its runs are recorded
             assert unlike(kept, drawn) < 1e-3, f"{kept.name}: copy it from the report again"
