@@ -31,6 +31,7 @@ NAMED_NUMBER, UNIT = (
     re.compile(r"(?<=\d) (?=[A-Za-z]{1,4}\b)"),
 )
 LONGEST, ACROSS = 60, 16  # characters of a label, and of its lines
+APART = 0.345  # of an axis of bytes: from the middle of a label such as 512 KiB to the next
 
 
 class Named(NamedTuple):
@@ -100,7 +101,8 @@ def bytes_axis(at: Axes, values: np.ndarray) -> None:
     if least > 0 and most / least > 4:  # so that two powers of 2 lie between them
         at.set_xscale("log", base=2)
         low, high = int(np.ceil(np.log2(least))), int(np.floor(np.log2(most)))
-        step = -(-(high + 1 - low) // 3)  # three ticks at most: labels are long
+        wide = int(np.ceil(APART * np.log2(most / least)))  # powers of 2 from label to label
+        step = min(max(wide, 1), high - low)  # at least two ticks
         at.set_xticks([2.0**power for power in range(low, high + 1, step)])
         at.xaxis.minorticks_off()
     elif most > 1.001 * least:

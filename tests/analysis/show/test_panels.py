@@ -10,9 +10,11 @@ pytest.importorskip("matplotlib")
 import itertools
 
 import numpy as np
+from matplotlib import rc_context
 
 from rlmem.analysis.compare.looks import look
 from rlmem.analysis.show.panels import (
+    PANEL,
     Named,
     bytes_axis,
     bytes_upward,
@@ -106,6 +108,20 @@ def test_bytes_of_much_the_same_size_have_two_ticks_or_more(values: tuple[float,
     low, high = at.get_xlim()
     seen = [t.get_text() for t in at.get_xticklabels() if low <= t.get_position()[0] <= high]
     assert 2 <= len(set(seen)) == len(seen) <= 4
+
+
+@pytest.mark.parametrize("octaves", [2.1, 2.9, 2.99, 3.5, 3.99, 5.5, 8.9, 11.9, 20])
+@pytest.mark.parametrize("least", [2**7.01, 2**16.99, 2**17.01, 2**17.5])
+def test_bytes_in_equal_ratios_have_labels_that_do_not_touch(least: float, octaves: float) -> None:
+    with rc_context(PANEL):
+        drawn, at = panel()
+        sizes = np.array([least, least * 2**octaves])
+        at.plot(sizes, (0, 1))
+        bytes_axis(at, sizes)
+        drawn.canvas.draw()
+    boxes = [label.get_window_extent() for label in at.get_xticklabels()]
+    assert len(boxes) >= 2
+    assert all(left.x1 + 3 < right.x0 for left, right in itertools.pairwise(boxes))
 
 
 def test_bytes_of_one_setting_have_one_tick() -> None:
