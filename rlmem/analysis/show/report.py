@@ -244,7 +244,7 @@ def _baselines(comparisons: Sequence[Comparison]) -> Section:
         row["seeds"] = f"{counts[0]}, paired" if compared.paired else f"{counts[0]} and {counts[1]}"
         heads = ("return", "last training", "over the run")
         for head, found in zip(heads, compared.differences.values(), strict=True):
-            row[f"{head}, above it [95 %]"] = readable_difference(found)
+            row[f"{head}, minus the baseline's [95 %]"] = readable_difference(found)
         heads = ("bytes", "entries", "CPU seconds")
         row |= dict(zip(heads, map(_ratio, compared.ratios.values()), strict=True))
         rows.append(row)
@@ -252,8 +252,8 @@ def _baselines(comparisons: Sequence[Comparison]) -> Section:
         "Returns: differences of means, final, of the last 100 training episodes and over the run. "
         "Paired: both have the same seeds, and the interval is that of the differences by seed; "
         f"otherwise of two independent samples. Below {FEW_SEEDS} seeds the differences by seed "
-        "stand in brackets, and there is no interval. The rest: means over those of the baseline; "
-        "below 1 it takes less."
+        "stand in brackets, and there is no interval. Bytes, entries and CPU seconds are divided "
+        "by the baseline's; below 1 the setting takes less."
     )
     words = ("environment", "setting", "baseline")
     files = {"baselines": baselines_table(comparisons)}

@@ -82,7 +82,11 @@ def how_sure(settings: Sequence[Setting]) -> str:
         kind = ", of two programs and so not paired"
     if any(setting.by_seed(metric) is None for setting in (order[0], *next_[:1])):
         kind = ", some more than once, which gives no interval"
-    few = "" if counts[0] >= FEW_SEEDS else f"; below {FEW_SEEDS} seeds no interval is drawn"
+    few = (
+        ""
+        if counts[0] >= FEW_SEEDS
+        else f"; fewer than {FEW_SEEDS} have no interval and do not tell which is better"
+    )
     return f"{many} a setting{kind}{few}."
 
 

@@ -27,7 +27,7 @@ def test_a_findings_picture_opens_the_page_with_its_words_and_its_views(tmp_path
     shown = head[head.index('<figure id="final-CartPole-v1">') :]
     assert 'aria-label="PER ends 20 above. On CartPole-v1, per returned most in the' in shown
     caption = shown[shown.index("<figcaption>") : shown.index("</figcaption>")]
-    assert caption.startswith("<figcaption>PER ends 20 above. Dotted line: no other setting")
+    assert caption.startswith("<figcaption>PER ends 20 above. The dotted line joins")
     assert "<h3>CartPole-v1" not in page
     assert "<h3>Acrobot-v1" in page
 
@@ -47,7 +47,7 @@ def test_one_setting_is_compared_with_nothing_and_stands_last(tmp_path: Path) ->
         "On A, per returned 50 over the run; there is nothing to compare it with."
     )
     assert drawn["bytes-A"].key == ""
-    assert drawn["bytes-B"].key.startswith("Dotted line")
+    assert drawn["bytes-B"].key.startswith("The dotted line")
 
 
 def test_where_a_mean_ends_is_said(tmp_path: Path) -> None:

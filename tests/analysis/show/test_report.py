@@ -155,7 +155,7 @@ def test_one_run_is_enough_and_gets_no_interval(tmp_path: Path) -> None:
     write_report([tmp_path / "run"], tmp_path / "report")
     (setting,) = rows_of(tmp_path / "report/summary.csv")
     assert (setting["return_mean"], setting["return_mean_low95"]) == ("100", "")
-    assert "no interval is drawn" in (tmp_path / "report/index.html").read_text()
+    assert "do not tell which is better" in (tmp_path / "report/index.html").read_text()
 
 
 def test_broken_and_cut_off_runs_are_named_and_left_out(tmp_path: Path) -> None:
