@@ -139,7 +139,7 @@ def frontiers() -> list[Claim]:
     size = breakout.groupby("label")["memory_bytes_peak"].mean() / 1e6
     each = [f"{size[row]:.1f}" for row in ("a_T .9, exemplar, 32 dims, no links", "uniform")]
     return [
-        (page, f"it takes as many{of} ({' and '.join(each)} MB)")
+        (page, f"it took as many{of} ({' and '.join(each)} MB)")
         for page, of in (
             ("docs/gwr.md", " as compressed uniform replay"),
             ("studies/minatar_frontier/findings.md", ""),
