@@ -189,12 +189,13 @@ class Rainbow(DQN):
 
     @contextlib.contextmanager
     def _without_noise(self) -> Iterator[None]:
-        for layer in self._noisy:
+        layers = [*self._noisy, *self._noisy_target]
+        for layer in layers:
             layer.quiet = True
         try:
             yield
         finally:
-            for layer in self._noisy:
+            for layer in layers:
                 layer.quiet = False
 
     # Learning.
@@ -219,7 +220,11 @@ class Rainbow(DQN):
 
     def _update(self, row: Batch) -> dict[str, torch.Tensor]:
         """The gradient steps of a minibatch, columns [B, ...]: one, or one for each set of states
-        that are consolidated meanwhile."""
+        that are consolidated meanwhile.
+
+        Both sides of a consolidation are without noise: under two draws a network would differ
+        from its own copy, and what is held together would be the noise that explores.
+        """
         draw_noise(self._noisy)
         draw_noise(self._noisy_target)
         target, seen = self.td_target(row), self.cfg.augment(row["observation"])
@@ -228,12 +233,13 @@ class Rainbow(DQN):
             self._descend(loss)
             return found | {"loss": loss.detach()}
         states, share = row["consolidation"], row["consolidation_weight"]
-        with torch.no_grad():
+        with torch.no_grad(), self._without_noise():
             anchor = self.distribution.values(self.target(states.flatten(0, 1)))
         first: dict[str, torch.Tensor] = {}
         for some, held in zip(states, anchor.unflatten(0, states.shape[:2]), strict=True):
             found, loss = self._loss(row, seen, target)
-            gap = (self.values(some) - held).square().mean()
+            with self._without_noise():
+                gap = (self.values(some) - held).square().mean()
             loss = loss + share * gap
             self._descend(loss)
             first = first or found | {"loss": loss.detach(), "consolidation_loss": gap.detach()}

@@ -216,6 +216,22 @@ def test_what_is_recommended_for_dqn_reaches_rainbow(env: str) -> None:
     assert (agent.epsilon.end, agent.epsilon.decay_steps) == (0.5, 123)
 
 
+@pytest.mark.parametrize("kind", ["none", "c51", "qr"])
+def test_a_network_is_held_to_its_copy_without_noise(kind: str) -> None:
+    """Right after a copy there is no gap, whatever the noise; the noise itself is not held."""
+    switches = "agent.noisy=true", "agent.noisy_std=1", f"agent.distribution={kind}"
+    agent = make_agent(*switches, "agent.n_step=1", plain=False)
+    batch = make_batch(rows=6)
+    batch["consolidation"] = torch.randn(1, 1, 5, 2)
+    batch["consolidation_weight"] = torch.full((1,), 4.0)
+    agent.update_target()
+    assert agent.update(batch)["consolidation_loss"].item() == 0
+    assert agent.update(batch)["consolidation_loss"].item() > 0  # weights have moved
+    noisy = [*noisy_layers(agent.online), *noisy_layers(agent.target)]
+    assert len(noisy) == 2 * len(noisy_layers(agent.online)) > 0
+    assert not any(layer.quiet for layer in noisy)
+
+
 def test_a_failed_act_leaves_the_noise_on() -> None:
     agent = make_agent("agent.noisy=true", plain=False)
     with pytest.raises(RuntimeError):

@@ -54,8 +54,9 @@ class CombinedSampler(UniformSampler):
     def extend(self, index: Any) -> None:
         """Remember the newest of the written slots; -1 is skipped, as a row that was not kept."""
         slots = kept_slots(index)
+        self._rows = len(slots)
         if len(slots):
-            self._newest, self._rows = int(slots[-1]), len(slots)
+            self._newest = int(slots[-1])
 
     add = extend
 
@@ -74,7 +75,7 @@ class CombinedSampler(UniformSampler):
         index, columns = super().draw(storage, batch_size, num_batches)
         if self._newest >= 0:
             index[:, -1] = self._newest
-            if num_batches > 1 and hasattr(storage, "newest"):
+            if num_batches > 1 and self._rows and hasattr(storage, "newest"):
                 rows = min(self._rows, len(storage))
                 # Where updates are more than rows, the first have none of the round yet: its first.
                 seen = np.maximum(seen_in_turn(rows, num_batches), 1)

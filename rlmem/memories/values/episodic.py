@@ -200,7 +200,10 @@ class EpisodicMemory(ReplayMemory):
         check_rewards(block)  # before anything is changed
         known = self.queue.push(block, self.look)
         if known is None:
-            return np.empty(0, np.int64)
+            nothing = np.empty(0, np.int64)
+            if self.values.trains:
+                self.sampler.extend(nothing)  # what was the newest of a round is none of this one
+            return nothing
         visits, rows = known
         self.values.visited(visits)
         if self.values.trains:
