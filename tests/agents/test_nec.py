@@ -46,6 +46,23 @@ def played(stream: Collector, rounds: int) -> list[dict]:
     return [next(stream) for _ in range(rounds)]
 
 
+@pytest.mark.parametrize("sampler", ["combined", "newest"])
+def test_rounds_in_which_no_return_became_known_have_no_rows_of_their_own(sampler: str) -> None:
+    """All their minibatches end with the newest transition, not spread over the last episode."""
+    _, memory, stream = parts(
+        f"memory/sampler={sampler}", "agent.n_step=100", "agent.updates_per_step=4"
+    )
+    held, ends = 0, []
+    for _ in range(200):
+        next(stream)
+        grown, held = memory.transitions_seen > held, memory.transitions_seen
+        if held > 32 and not grown:  # an episode has just ended, and the next has not
+            ends.append(memory.sampler.draw(memory.storage, 4, 4)[0][:, -1])
+            newest = int(memory.storage.newest(1)[0])
+            np.testing.assert_array_equal(ends[-1], [newest] * 4)
+    assert len(ends) > 10
+
+
 def test_it_plays_the_action_of_the_greatest_value_that_it_reads() -> None:
     agent, memory, stream = parts()
     played(stream, 120)

@@ -260,7 +260,8 @@ def pqn_pong() -> list[Claim]:
     return [
         ("README.md", "in one run PQN won Pong without a replay: its last 100 training games in "
                       f"1,500,000 env steps had a mean of {means[0]}, in {minutes[0]} CPU "
-                      f"minutes. DQN with one was at {means[1]} after 300,000, in {minutes[1]}. PQN's rollout takes "
+                      f"minutes. DQN with one was at {means[1]} after 300,000, in {minutes[1]}. "
+                      "PQN's rollout takes "
                       f"{size} MiB, DQN's compressed replay {smaller} | one seed; {updates}"),
         ("studies/pong/findings.md",
          f"in 1,500,000 env steps and {minutes[0]} CPU minutes: its last 100 training games had a "
