@@ -5,11 +5,11 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.claims import learners, memories
+from tests.claims import learners, memories, road_runner
 from tests.claims.files import ROOT, Claim
 
 CLAIMS = ROOT / "docs/claims.md"
-SOURCES = [*memories.SOURCES, *learners.SOURCES]
+SOURCES = [*memories.SOURCES, *road_runner.SOURCES, *learners.SOURCES]
 
 
 def plain(page: str) -> str:

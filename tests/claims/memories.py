@@ -5,7 +5,6 @@ from collections.abc import Callable
 import pandas as pd
 
 from rlmem.analysis.compare.statistics import row_mean, stratified_bootstrap
-from rlmem.units import readable_bytes
 from studies.maze.compare import paired as maze_by_maze
 from tests.claims.files import (
     ROOT,
@@ -62,22 +61,6 @@ def sb3() -> list[Claim]:
     return [("README.md", f"takes {size:,.0f} bytes a transition on Road Runner. With rlmem's "
                           f"buffer it takes {small:,.0f} as counted (the process grew by "
                           f"{grew:.0f}),")]  # fmt: skip
-
-
-def road_runner() -> list[Claim]:
-    table = results("replay_table", "RoadRunner")
-    table = table[(table["memory"] == "uniform") & table["memory.budget"].isna()]
-    sizes, returns = {}, set()
-    for kind in ("dense", "compressed"):
-        (run,) = table[table["label"].str.contains(kind)].to_dict("records")
-        sizes[kind] = readable_bytes(run["memory_bytes_peak"])
-        returns.add(run["return_over_run"])
-        assert run["memory_entries"] == 100_000
-    assert len(returns) == 1
-    return [("README.md", f"100,000 compressed transitions of Road Runner give the returns of "
-                          f"uncompressed ones, in {sizes['compressed']} in place of "
-                          f"{sizes['dense']} (by an earlier packing; today's takes less) | the "
-                          "same return, one seed")]  # fmt: skip
 
 
 def random_play() -> list[Claim]:
@@ -214,66 +197,6 @@ def episodic() -> list[Claim]:
                           "Runner")]  # fmt: skip
 
 
-def road_runner_memory() -> list[Claim]:
-    table = results("road_runner_memory")
-    rows = (
-        *("FIFO 1 MiB", "uniform", "none", "CER", "FIFO 2 MiB", "FIFO 4 MiB"),
-        *("GWR, moving averages", "GWR, a_T .9, h_T .45", "GWR, a_T .68, h_T .85"),
-    )
-    finals = [[f"{score:,.0f}" for score in of(table, row, "eval_return_mean")] for row in rows]
-    assert [len(scores) for scores in finals] == [5, 5, 5, 3, 3, 3, 3, 3, 3]
-    assert set(table["env_steps"]) == {50_000}
-    climbed = table[table["eval_return_mean"] >= 1_950]
-    stayed = table[table["eval_return_mean"] <= 1_385]
-    assert (len(climbed), len(stayed)) == (27, 16)
-    assert [len(climbed[climbed["label"] == row]) for row in rows] == [5, 3, 0, 3, 2, 3, 2, 2, 2]
-    sizes = of(table, "uniform", "memory_bytes_peak")
-    held = readable_bytes(sizes.min()).removesuffix(" MiB"), readable_bytes(sizes.max())
-    (updates,) = set(of(table, "uniform", "grad_steps"))
-    newest, whole = (of(table, row, "return_over_run") for row in rows[:2])
-    level = paired(newest, whole)
-    findings = "studies/road_runner_memory/findings.md"
-    return [
-        ("README.md", "no difference was seen between the newest 1 MiB and all transitions in "
-                      f"{held[0]} to {held[1]}: {newest.mean():.0f} and {whole.mean():.0f} points "
-                      "a life over the run "
-                      f"(difference {level.value:.0f}, {interval(level, '.0f')}) | 5 seeds; "
-                      f"{updates:,} gradient steps"),
-        *((findings, f"| {', '.join(scores)} |") for scores in finals),
-    ]  # fmt: skip
-
-
-def weaker_learner() -> list[Claim]:
-    table = results("road_runner_memory_plain")
-    newest, whole, none = (
-        of(table, row, "return_over_run") for row in ("FIFO 1 MiB", "uniform", "none")
-    )
-    assert {len(newest), len(whole), len(none)} == {5}
-    assert set(table["env_steps"]) == {50_000}
-    size = readable_bytes(of(table, "uniform", "memory_bytes_peak").mean())
-    (few,), (many,) = (set(of(table, row, "grad_steps")) for row in ("none", "uniform"))
-    level, below = paired(newest, whole), paired(whole, none)
-    near = f"{level.value:.0f}, {{}}{interval(level, '.0f')}"
-    far = f"{below.value:.0f} below{{}}, {interval(below, '.0f')}"
-    finals = [
-        ", ".join(f"{score:,.0f}" for score in of(table, row, "eval_return_mean"))
-        for row in ("FIFO 1 MiB", "uniform", "none")
-    ]
-    return [
-        ("README.md", f"between the newest 1 MiB and all transitions in {size}: "
-                      f"{newest.mean():.0f} and {whole.mean():.0f} points a life over the run "
-                      f"(difference {near.format('')}); with no replay, and so "
-                      f"{few:,.0f} gradient steps in place of {many:,.0f}, {none.mean():.0f} "
-                      f"({far.format('')}) | 5 seeds"),
-        ("studies/road_runner_memory_plain/findings.md",
-         f"1 MiB {newest.mean():.0f}, all {whole.mean():.0f} (difference "
-         f"{near.format('95 % interval ')}), none {none.mean():.0f} ({far.format(' all')}); five"),
-        ("studies/road_runner_memory_plain/findings.md",
-         f"1 MiB of the newest transitions {finals[0]}; all of them {finals[1]}; "
-         f"none {finals[2]}."),
-    ]  # fmt: skip
-
-
 def equal_updates() -> list[Claim]:
     found, steps = [], set()
     for env_id in ("CartPole", "Breakout", "Acrobot"):
@@ -356,15 +279,12 @@ def bit_flips() -> list[Claim]:
 SOURCES: list[Callable[[], list[Claim]]] = [
     reacher,
     sb3,
-    road_runner,
     random_play,
     trained_play,
     frontiers,
     mountain_car,
     mazes,
     episodic,
-    road_runner_memory,
-    weaker_learner,
     equal_updates,
     published_maps,
     bit_flips,
