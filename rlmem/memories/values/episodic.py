@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from rlmem.errors import UserError
 from rlmem.memories.base.blocks import Block, check_rewards
@@ -200,10 +201,10 @@ class EpisodicMemory(ReplayMemory):
         check_rewards(block)  # before anything is changed
         known = self.queue.push(block, self.look)
         if known is None:
-            nothing = np.empty(0, np.int64)
+            nothing = torch.empty(0, dtype=torch.int64)
             if self.values.trains:
                 self.sampler.extend(nothing)  # what was the newest of a round is none of this one
-            return nothing
+            return nothing.numpy()
         visits, rows = known
         self.values.visited(visits)
         if self.values.trains:
