@@ -190,6 +190,8 @@ class LatestSampler(ReplaySampler):
     def extend(self, index: Any) -> None:
         """Remember the written slots, oldest first; -1 is skipped, as a row that was not kept."""
         slots = kept_slots(index)
+        if not len(slots):
+            return  # what is unused of the rows before stays
         recent = np.concatenate([self._recent, slots])[-(self.history + len(slots)) :]
         # Of a slot that was written again only the last transition is there.
         _, from_the_end = np.unique(recent[::-1], return_index=True)

@@ -345,3 +345,10 @@ def test_a_generator_decides_the_draws(make: Any) -> None:
         sampler.extend(torch.arange(N))
         draws.append(torch.cat([sampler.sample(storage, 8)[0] for _ in range(3)]))
     assert torch.equal(*draws)
+
+
+def test_a_round_that_brings_nothing_takes_no_unused_transition_away() -> None:
+    storage, sampler = storage_of(20), LatestSampler(4)
+    sampler.extend(torch.arange(12))
+    sampler.extend(torch.empty(0, dtype=torch.int64))
+    assert sampler.available(storage, 4, 8) == 3
