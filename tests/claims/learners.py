@@ -212,14 +212,13 @@ def breakout() -> list[Claim]:
     rows = "PQN, long", "DQN, uniform", "PQN"
     long, asked, equal = (of(table, row, "eval_return_mean") for row in rows)
     assert {len(long), len(asked), len(equal)} == {5}
-    seconds = [of(table, row, "cpu_seconds").mean() for row in rows[:2]]
     (many,), (updates,), (few,) = (set(of(table, row, "grad_steps")) for row in rows)
     above, below = paired(long, asked), paired(asked, equal)
     size, theirs = (of(table, row, "memory_bytes_peak").mean() / 2**20 for row in rows[:2])
     return [
         ("README.md", f"PQN, which has no replay, ends at {long.mean():.1f} after 500,000 env "
-                      f"steps ({seconds[0]:.0f} CPU seconds, {many:,} gradient steps), DQN with "
-                      f"one at {asked.mean():.1f} after 100,000 ({seconds[1]:.0f}, {updates:,}): "
+                      f"steps ({many:,} gradient steps), DQN with "
+                      f"one at {asked.mean():.1f} after 100,000 ({updates:,}): "
                       f"difference {above.value:.1f}, {interval(above)}. After 100,000 ({few:,} "
                       f"gradient steps) PQN is {below.value:.1f} below "
                       f"({short(below.low, '.1f').removeprefix('0')} to {below.high:.1f}). Its "
