@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from rlmem.analysis.compare.settings import FEW_SEEDS, Setting
+from rlmem.analysis.compare.settings import FEW_SEEDS, Setting, on_one_device
 from rlmem.analysis.compare.statistics import (
     Estimate,
     difference_estimate,
@@ -71,7 +71,7 @@ class Comparison:
         both = self.setting, self.baseline
         if any(len(setting.values(name)) < len(setting.finished) for setting in both):
             return float("nan")
-        if name == "cpu_seconds" and len(self.setting.devices | self.baseline.devices) > 1:
+        if name == "cpu_seconds" and not on_one_device(both):
             return float("nan")
         ours, theirs = (setting.mean(name) for setting in both)
         return ours / theirs if theirs else float("nan")

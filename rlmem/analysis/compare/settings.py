@@ -67,11 +67,6 @@ class Setting:
         """The runs that count."""
         return [run for run in self.runs if run.status == "finished"]
 
-    @property
-    def devices(self) -> set[str]:
-        """What the runs that count learned on: times of several do not compare."""
-        return {run.device for run in self.finished}
-
     def values(self, name: str) -> np.ndarray:
         """A number of the finished runs that have it, float64 [n]."""
         values = np.array([run.number(name) for run in self.finished], np.float64)
@@ -208,6 +203,11 @@ class Setting:
 def any_goals(settings: Sequence[Setting]) -> bool:
     """Whether an environment of theirs has goals, so that a report shows how many were reached."""
     return any(setting.success_mean for setting in settings)
+
+
+def on_one_device(settings: Sequence[Setting]) -> bool:
+    """Whether the runs that count learned on one device: times of several do not compare."""
+    return len({run.device for setting in settings for run in setting.finished}) < 2
 
 
 def make_settings(runs: Sequence[Run]) -> list[Setting]:

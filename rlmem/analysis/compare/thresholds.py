@@ -16,7 +16,7 @@ import numpy as np
 from scipy import stats
 
 from rlmem.analysis.compare.names import make_label
-from rlmem.analysis.compare.settings import THRESHOLDS, Setting
+from rlmem.analysis.compare.settings import THRESHOLDS, Setting, on_one_device
 from rlmem.analysis.compare.statistics import Array, Estimate
 from rlmem.analysis.read.curves import OVER_RUN
 from rlmem.analysis.read.runs import Run
@@ -110,7 +110,7 @@ def seconds_of(grid: Sequence[Setting]) -> tuple[str, str] | None:
 
     Runs may share a machine, and then wall seconds say how busy it was.
     """
-    if len(set().union(*(setting.devices for setting in grid))) > 1:
+    if not on_one_device(grid):
         return None
     runs = [run for setting in grid for run in setting.finished]
     on_cpu = bool(runs) and all(np.isfinite(run.number("cpu_seconds")) for run in runs)

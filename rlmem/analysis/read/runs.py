@@ -116,8 +116,8 @@ class Run:
 
     @property
     def device(self) -> str:
-        """What it learned on: a GPU's name, or cpu, which runs did not name before there were
-        any on a GPU; nothing of other programs."""
+        """What it learned on: a GPU's name, or cpu, of which a summary without a device is; ''
+        of other programs."""
         return "" if self.external is not None else str(self.summary.get("device") or "cpu")
 
     @property

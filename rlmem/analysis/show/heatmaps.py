@@ -37,7 +37,7 @@ def heatmaps(settings: Sequence[Setting]) -> Figure | None:
         panels.append((seconds[1], lambda c: c.mean(seconds[0]), "{:,.0f}".format))
     else:
         axes.flat[-1].set_axis_off()
-    for at, (title, value, write) in zip(axes.flat, panels, strict=False):
+    for at, (title, value, write) in zip(axes.flat[: len(panels)], panels, strict=True):
         table = np.full((len(rows), len(columns)), np.nan)
         texts = [["missing" for _ in columns] for _ in rows]
         for setting in settings:

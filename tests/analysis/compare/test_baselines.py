@@ -39,7 +39,7 @@ def test_a_setting_is_held_against_each_baseline_that_was_run(sweep: Path) -> No
 
 
 def test_cpu_seconds_of_several_devices_are_not_set_against_each_other(tmp_path: Path) -> None:
-    """A run that names no device is of a CPU: there were none on a GPU then."""
+    """A summary without a device is of a CPU."""
     where = {"per": {"device": "cpu"}, "uniform": {}, "gwr": {"device": "a GPU"}}
     for name, device in where.items():
         make_run(tmp_path / f"sweep/{name}", name, cpu_seconds=50.0, **device)
