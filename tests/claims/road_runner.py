@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 
+from scipy.stats import fisher_exact
+
 from rlmem.analysis.compare.settings import make_settings
 from rlmem.analysis.compare.thresholds import threshold_effects, threshold_grids
 from rlmem.analysis.read.record import read_record
 from rlmem.units import readable_bytes
-from tests.claims.files import ROOT, Claim, interval, of, paired, results
+from tests.claims.files import ROOT, Claim, interval, of, paired, results, short
 
 
 def road_runner() -> list[Claim]:
@@ -40,6 +42,19 @@ def road_runner_memory() -> list[Claim]:
     assert (len(climbed), len(stayed)) == (36, 23)
     upward = [len(climbed[climbed["label"] == row]) for row in rows]
     assert upward == [5, 3, 0, 5, 4, 5, 2, 4, 2, 1, 2, 3, 0]
+    up = dict(zip(rows, upward, strict=True))
+    lists, maps, whole_replays = (
+        (sum(up[row] for row in some), 5 * len(some))
+        for some in (
+            [row for row in rows if row.startswith("FIFO")],
+            [row for row in rows if row.startswith("GWR, a_T")],
+            ["uniform", "PER", "CER"],
+        )
+    )
+    chances = [
+        fisher_exact([[n, of_all - n] for n, of_all in (lists, others)]).pvalue
+        for others in (maps, whole_replays)
+    ]
     sizes = of(table, "uniform", "memory_bytes_peak")
     held = readable_bytes(sizes.min()).removesuffix(" MiB"), readable_bytes(sizes.max())
     (updates,) = set(of(table, "uniform", "grad_steps"))
@@ -57,6 +72,11 @@ def road_runner_memory() -> list[Claim]:
                       f"{interval(above, '.0f')}) | 5 seeds; "
                       f"{updates:,} gradient steps"),
         *((findings, f"| {', '.join(scores)} |") for scores in finals),
+        (findings, f"{lists[0]} of {lists[1]} runs with the newest 1 to 4 MiB, {maps[0]} of "
+                   f"{maps[1]} with maps of exemplars (Fisher's exact test: p = "
+                   f"{short(chances[0], '.3f')}), {whole_replays[0]} of {whole_replays[1]} with "
+                   "all transitions"),
+        (findings, f"all transitions chance is enough (p = {short(chances[1], '.2f')})"),
     ]  # fmt: skip
 
 
