@@ -90,6 +90,7 @@ class Recorder(lightning.Callback):
         self._newest: dict[str, Any] = {}  # what the newest minibatch gave, until the next row
         self._run_dir = run_dir
         self._files: dict[str, CsvFile] = {}
+        self._compiles = False  # in the first row of a run that goes on
         self._started, self._cpu_started = time.perf_counter(), time.process_time()
 
     def open(self, saved: Mapping[str, Any] | None = None) -> None:
@@ -121,6 +122,7 @@ class Recorder(lightning.Callback):
         self._last_steps, self._last_seconds = self.stream.env_steps, self.seconds
         self._last_parts = dict(self.stream.seconds)
         self._last_grad_steps = 0
+        self._compiles = saved is not None
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint keeps of the records, as JSON values; `open` takes it."""
@@ -256,12 +258,15 @@ class Recorder(lightning.Callback):
 
     def _microseconds(self, steps: int, updates: int) -> dict[str, float | None]:
         """What the first process took for each of its own env steps and for each minibatch since
-        the last row; None where there was none, or nobody takes the time."""
+        the last row; None where there was none, or nobody takes the time. Nor has the first row of
+        a run that goes on any: code is compiled in it, which would count in the run's means."""
         total = self.stream.seconds
         spent = {name: value - self._last_parts[name] for name, value in total.items()}
         self._last_parts = dict(total)
         own = steps / distributed.size
         counts = {"act": own, "env": own, "insert": own, "sample": updates}
+        if self._compiles:
+            self._compiles, counts = False, dict.fromkeys(counts, 0)
         return {
             f"{name}_us": 1e6 * spent[name] / count if count and name in spent else None
             for name, count in counts.items()

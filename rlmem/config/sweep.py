@@ -9,7 +9,7 @@ import contextlib
 import copy
 import fcntl
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -118,7 +118,9 @@ class SweepRecord(Callback):
                 before = (
                     [c for c in found if isinstance(c, dict)] if isinstance(found, list) else []
                 )
-                others = [c for c in before if c.get("overrides") != command["overrides"]]
+                aside = hydra.job.config.override_dirname.exclude_keys
+                asked = _without(command["overrides"], aside)
+                others = [c for c in before if _without(c.get("overrides"), aside) != asked]
                 _write(folder / SWEEP_FILE, {"commands": [*others, command]})
             SweepRecord.current = Sweep(folder, jobs, before, search="n_trials" in hydra.sweeper)
 
@@ -131,6 +133,14 @@ class SweepRecord(Callback):
         """In the process that ran the job, before its launcher hands the return on."""
         if job_return.status == JobStatus.FAILED:
             job_return.__class__ = FailedJob
+
+
+def _without(overrides: Any, keys: Collection[str]) -> Any:
+    """Overrides but those of keys that make no other job; anything else that a file may hold as it
+    is."""
+    if not isinstance(overrides, list):
+        return overrides
+    return [o for o in overrides if str(o).partition("=")[0].lstrip("+") not in keys]
 
 
 def _as_given(hydra: DictConfig) -> list[str]:

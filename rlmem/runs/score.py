@@ -1,6 +1,7 @@
 """Scoring a run's checkpoint: episodes, without learning, and what they say."""
 
 import csv
+import io
 import json
 import os
 from dataclasses import replace
@@ -26,14 +27,21 @@ from rlmem.config.schema import EvaluateSettings
 from rlmem.config.shares import processes_of, share_of
 from rlmem.envs import human_normalized_score
 from rlmem.errors import UserError, printable
-from rlmem.run_files import new_text, write_small
+from rlmem.run_files import append_text, new_text, write_small
 from rlmem.runs import build
 from rlmem.runs.summary import why_no_checkpoint
 from rlmem.units import several
 
+SCORE_COLUMNS = [
+    *("checkpoint", "env_steps", "episodes", "epsilon", "seed"),
+    *("return_mean", "return_std", "success_rate", "human_normalized_score"),
+]
+
 
 def score(cfg: EvaluateSettings) -> dict[str, Any]:
     """Play episodes with a run's checkpoint, write evaluation/ into the run directory and print it.
+
+    Scores of before stay in evaluation/scores.csv, a row each; the other files are of the newest.
 
     Returns:
         What evaluation/summary.json holds.
@@ -93,6 +101,7 @@ def score(cfg: EvaluateSettings) -> dict[str, Any]:
         "human_normalized_score": normalized,
     }
     write_small(out / "summary.json", json.dumps(summary, indent=2) + "\n")
+    _add_row(out / "scores.csv", {name: summary[name] for name in SCORE_COLUMNS})
     print(printable(f"{env.spec.env_id}, checkpoint {cfg.checkpoint} at {env_steps:,} env steps"))
     spread = f" +- {result.std:.2f}" if cfg.episodes > 1 else ""
     print(f"return {result.mean:.2f}{spread} ({several(cfg.episodes, 'episode')})")
@@ -105,8 +114,19 @@ def score(cfg: EvaluateSettings) -> dict[str, Any]:
     if video:
         video.close()
         print(f"video: {video.path}")
-    print(f"written: {out}/evaluations.csv, summary.json")
+    print(f"written: {out}/evaluations.csv, summary.json, and a row of scores.csv")
     return summary
+
+
+def _add_row(path: Path, row: dict[str, Any]) -> None:
+    """Append a row to a table in one write, so that none is cut by another process."""
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, list(row), lineterminator="\n")
+    with append_text(path, newline="") as file:
+        if file.tell() == 0:
+            writer.writeheader()
+        writer.writerow(row)
+        file.write(text.getvalue())
 
 
 def load_player(

@@ -225,19 +225,17 @@ def report_study(study: Study) -> Report | None:
 def record(study: Study) -> int:
     """Write results.csv and runs.npz, with the finished runs that the study asks for; how many.
 
-    Left as they are if no run was made since. A run in its folder that was made with other
-    overrides than study.yaml has now is not recorded.
+    Left as they are if no run was made since. A run in its folder that has not finished, is damaged
+    or was made with other overrides than study.yaml has now is not recorded: what was before stays.
     """
     runs, fresh = [], False
     for job in study.all_jobs(study.columns):
-        if not job.finished or (job.is_here and job.outdated):
-            continue
-        if not job.is_here:
-            runs.append(job.recorded)
-            continue
-        with contextlib.suppress(ValueError):  # damaged: the report leaves it out as well
-            runs.append(read_run(job.folder))
-            fresh = True
+        run = job.recorded
+        if job.is_here and job.finished and not job.outdated:
+            with contextlib.suppress(ValueError):  # damaged: the report leaves it out as well
+                run, fresh = read_run(job.folder), True
+        if run is not None:
+            runs.append(run)
     if fresh:
         write_record(study.folder / RECORD, runs)
         set_apart(runs, _titles(study))

@@ -153,6 +153,17 @@ def test_times_are_of_the_steps_of_the_process_that_took_them(
     assert set(recorder._microseconds(steps=200, updates=50).values()) == {0.0}  # since the last
 
 
+def test_the_first_row_of_a_run_that_goes_on_has_no_times(tmp_path: Path) -> None:
+    recorder = recorder_of({"act": 1.0, "env": 2.0, "insert": 3.0, "sample": 4.0}, tmp_path)
+    recorder.stream.env_steps, recorder.stream.over = 100, 0
+    saved = {"seconds": 5.0, "memory_bytes_peak": 1, "best_return": None, "last_evaluation": None}
+    recorder.open(saved)
+    recorder._last_parts = dict.fromkeys(recorder._last_parts, 0.0)
+    assert set(recorder._microseconds(steps=100, updates=100).values()) == {None}
+    recorder.stream.seconds["insert"] = 4.0
+    assert recorder._microseconds(steps=100, updates=100)["insert_us"] == 1e4
+
+
 def test_times_that_nobody_takes_are_empty(tmp_path: Path) -> None:
     recorder = recorder_of({"act": 1.0, "env": 2.0}, tmp_path)
     found = recorder._microseconds(steps=100, updates=50)

@@ -140,6 +140,12 @@ def test_commands_for_one_folder_come_together() -> None:
     assert [list(command["jobs"]) for command in commands()] == [["seed=3"], ["seed=1", "seed=2"]]
 
 
+def test_a_command_that_differs_in_what_makes_no_other_job_is_the_same() -> None:
+    sweep("seed=1,2")
+    sweep("seed=1,2", "log.progress=false")
+    assert [list(command["jobs"]) for command in commands()] == [["seed=1", "seed=2"]]
+
+
 @pytest.mark.parametrize("argv", [["memory=per,grw"], ["agent.lrr=1,2"], ["seed=interval(0,1)"]])
 def test_a_wrong_command_is_taken_back(argv: list[str]) -> None:
     sweep("seed=1")

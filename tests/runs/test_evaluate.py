@@ -63,6 +63,19 @@ def test_the_best_model_is_scored_at_its_own_env_steps(run_dir: Path) -> None:
     assert summary["checkpoint"] == "best"
 
 
+def test_each_score_is_kept(run_dir: Path) -> None:
+    summaries = [
+        scored(run_dir, *given)[0]
+        for given in (["checkpoint=best"], ["checkpoint=last"], ["seed=3", "epsilon=0.5"])
+    ]
+    with (run_dir / "evaluation/scores.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["checkpoint"] for row in rows] == ["best", "last", "last"]
+    for row, summary in zip(rows, summaries, strict=True):
+        assert float(row["return_mean"]) == summary["return_mean"]
+        assert (int(row["env_steps"]), int(row["seed"])) == (summary["env_steps"], summary["seed"])
+
+
 def test_the_runs_own_files_stay_as_they_are(run_dir: Path) -> None:
     names = ["summary.json", "evaluations.csv", "episodes.csv", "config.yaml"]
     before = [(run_dir / name).read_bytes() for name in names]

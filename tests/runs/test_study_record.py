@@ -120,6 +120,22 @@ def test_columns_of_one_environment_stand_apart(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("overrides.yaml", "[memory=uniform, agent.lr=1]"), ("summary.json", '{"status": "failed"}'),
+     ("config.yaml", "[]")],
+)  # fmt: skip
+def test_a_run_that_cannot_be_recorded_leaves_the_recorded_one(
+    study: Study, name: str, content: str
+) -> None:
+    """One of other overrides, one that was cut off, a damaged one; beside them one that is new."""
+    record(study)
+    (study.folder / "runs/cartpole/uniform/seed0" / name).write_text(content)
+    assert record(Study(study.folder)) == 6
+    (kept, *_) = read_record(study.folder / "runs.npz")
+    assert (kept.seed, kept.number("eval_return_mean")) == (0, pytest.approx(100 / 3))
+
+
 def test_it_names_no_folder_of_the_machine(study: Study) -> None:
     record(study)
     (run, *_) = read_record(clone(study).folder / "runs.npz")
@@ -161,12 +177,14 @@ def test_a_run_of_other_overrides_in_its_folder_is_named_and_not_recorded(
     assert rows_recorded(study) == ["uniform", "uniform"]
 
 
-def test_a_run_that_has_begun_counts_in_place_of_the_recorded_one(study: Study) -> None:
+def test_a_run_that_has_begun_is_gone_on_with_and_the_recorded_one_stays_recorded(
+    study: Study,
+) -> None:
     record(study)
     second = clone(study)
     make_job(mine := second.jobs("CartPole")[0], status="interrupted")
     assert not mine.done
-    assert record(second) == 5
+    assert record(second) == 6
 
 
 def test_runs_that_are_made_later_join_the_recorded_ones(study: Study) -> None:

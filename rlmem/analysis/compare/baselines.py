@@ -81,11 +81,11 @@ def above(ours: Setting, theirs: Setting, name: str) -> Difference | None:
     """How much higher a number's mean is in one setting than in another; None without runs.
 
     Runs of the same seed share what the seed decides (first weights, the environment's chance), so
-    where both settings have the same seeds the interval is that of the differences by seed. Runs of
-    another program share nothing with ours.
+    where both settings have the same seeds the interval is that of the differences by seed, of the
+    seeds that have the number in both. Runs of other programs share nothing with any.
     """
     one, other = ours.by_seed(name), theirs.by_seed(name)
-    apart = ours.external != theirs.external
+    apart = ours.external or theirs.external
     if apart or one is None or other is None or ours.seeds != theirs.seeds:
         return _unpaired(ours, theirs, name)
     if not (common := sorted(one.keys() & other.keys())):
@@ -98,12 +98,20 @@ def above(ours: Setting, theirs: Setting, name: str) -> Difference | None:
                                 name), seeds)  # fmt: skip
 
 
+def between_means(ours: Setting, theirs: Setting, name: str) -> Difference | None:
+    """The same for who names both means: not paired where a run lacks the number, as the means are
+    then of other seeds than the pairs."""
+    alike = ours.seeds_of(name) == theirs.seeds_of(name)
+    return above(ours, theirs, name) if alike else _unpaired(ours, theirs, name)
+
+
 def _unpaired(ours: Setting, theirs: Setting, name: str) -> Difference | None:
     one, other = ours.values(name), theirs.values(name)
     if not len(one) or not len(other):
         return None
     twice = None in (ours.by_seed(name), theirs.by_seed(name))
-    if min(len(one), len(other)) < FEW_SEEDS or twice:
+    alike = not (np.ptp(one) or np.ptp(other))  # an interval of no length would look like certainty
+    if min(len(one), len(other)) < FEW_SEEDS or twice or alike:
         value = float(one.mean() - other.mean())
         return Difference(Estimate(value, None, None, len(one) + len(other)))
     estimate = difference_estimate([one], [other], row_mean, widen=True)

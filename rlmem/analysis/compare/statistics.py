@@ -244,7 +244,8 @@ def difference_estimate(
 def performance_profile(
     tasks: Tasks, taus: ArrayLike, **options: Unpack[Options]
 ) -> tuple[Array, Array, Array]:
-    """Share of all runs above each tau [k], and its pointwise percentile interval: [k] thrice.
+    """Share of a task's runs above each tau [k], averaged over tasks, and its pointwise percentile
+    interval: [k] thrice.
 
     The interval is NaN if a task has one run.
     """
@@ -252,7 +253,7 @@ def performance_profile(
     above = [(task > levels[:, None]).astype(np.float64) for task in scores]  # [k, n_t]
 
     def share_of(samples: list[Array]) -> Array:
-        return np.concatenate(samples, axis=-1).mean(axis=-1)
+        return np.mean([sample.mean(axis=-1) for sample in samples], axis=0)
 
     share = share_of(above)
     if min(task.size for task in scores) < 2:

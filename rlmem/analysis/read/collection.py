@@ -10,6 +10,8 @@ from rlmem.analysis.read.runs import Run, find_runs, read_run
 from rlmem.analysis.read.sweeps import SweepFiles
 from rlmem.units import several
 
+LATE = 0.1  # of a run: by how much later another's curve may begin without a note
+
 
 @dataclass
 class Collection:
@@ -139,10 +141,25 @@ def _note(found: Collection) -> None:
                 "return over the run begins at the first row: a coarse log leaves out the beginning"
             )
         every_run = [run for run in found.runs if run.env_id == env_id]
+        own = [run for run in ours if run.env_id == env_id and _ended(run)]
+        starts = [start for run in own for start in _first_return(run)]
+        if starts and max(starts) - min(starts) > LATE:
+            found.notes.append(
+                f"{env_id}: the first episode ended at {min(starts):.0%} of a run, of another at "
+                f"{max(starts):.0%}; the return over the run begins there, and does not tell how "
+                "long that took"
+            )
         steps = {int(run.number("env_steps")) for run in every_run if _ended(run)}
         if len(steps) > 1:
             shown = ", ".join(f"{s:,}" for s in sorted(steps))
             found.notes.append(f"{env_id}: runs of different lengths ({shown} env steps)")
+
+
+def _first_return(run: Run) -> list[float]:
+    """Where in a run the learning curve begins, as a share of its length; [] where it has none."""
+    steps, returns = run.curves["env_steps"], run.curves["train_return_mean"]
+    known = steps[returns == returns]
+    return [float(known[0] / known[-1])] if len(known) else []
 
 
 def _ended(run: Run) -> bool:

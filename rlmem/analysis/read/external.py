@@ -2,6 +2,7 @@
 
 import math
 import re
+from itertools import pairwise
 from operator import itemgetter
 from pathlib import Path
 
@@ -60,6 +61,12 @@ def _run(
 ) -> Run:
     import pandas as pd
 
+    for (at, *_), (following, *_) in pairwise(points):
+        if at == following != points[-1][0]:  # at the last step the last line counts
+            raise ValueError(
+                f"seed {seed} of {one_line(label, 40)} has env_steps {at:.0f} twice; give each run "
+                "a seed of its own"
+            )
     names = ["env_steps", "train_return_mean", "memory_bytes"]
     table = pd.DataFrame(points, columns=pd.Index(names))
     summary = {

@@ -209,8 +209,12 @@ def _fault_of_rows(
     if damaged > 0:
         return f"{several(damaged, 'row')} of {count + damaged}"
     steps = table["env_steps"].to_numpy()
-    if (steps[1:] < steps[:-1]).any():
+    gaps = steps[1:] - steps[:-1]
+    if (gaps < 0).any():
         return "its env_steps fall"
+    # The first row is due after `every` steps, or a round of them; `every` may have been changed.
+    if isinstance(every, int) and count > 1 and steps[0] > 2 * max(every, gaps.max()):
+        return f"it begins at env step {steps[0]:.0f}"
     if summary.get("status") != "finished" or not (isinstance(every, int) and reached):
         return ""
     last = float(steps[-1])

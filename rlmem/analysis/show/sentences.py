@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from rlmem.analysis.compare.baselines import Difference, above
+from rlmem.analysis.compare.baselines import Difference, between_means
 from rlmem.analysis.compare.settings import FEW_SEEDS, Setting
 from rlmem.analysis.read.runs import OVER_RUN
 from rlmem.units import number, readable_bytes, several
@@ -33,7 +33,9 @@ def finding(settings: Sequence[Setting], metric: str | None = None) -> str:
     when = {OVER_RUN: " over the run", "eval_return_mean": " in the final evaluation"}
     if len(settings) == 1:
         what = f"{listed(level)} returned {_plain(value)}{when.get(metric, '')}"
-        return f"On {best.env_id}, {what}; there is nothing to compare it with."
+        alone = len(best.peers or settings) == 1
+        beside = "; there is nothing to compare it with" if alone else ""
+        return f"On {best.env_id}, {what}{beside}."
     each = " each" if len(level) > 1 else ""
     first = f"{listed(level)} returned most{when.get(metric, '')}: {_plain(value)}{each}"
     said = f"On {best.env_id}, {first}."
@@ -41,7 +43,7 @@ def finding(settings: Sequence[Setting], metric: str | None = None) -> str:
     if not others:
         return said
     second = others[0][0]
-    found = above(best, second, metric)
+    found = between_means(best, second, metric)
     next_is = "Next" if found and is_clear(found) else "Perhaps as good"
     return f"{said} {next_is}: {_quoted(second.label)}, lower by {_amount(found)}."
 
@@ -76,7 +78,7 @@ def how_sure(settings: Sequence[Setting]) -> str:
     many = f"{counts[0]} to {many}" if len(counts) > 1 else many
     level = [setting for setting in order if setting.mean(metric) == order[0].mean(metric)]
     next_ = order[len(level) :]  # as `finding` has it
-    found = above(order[0], next_[0], metric) if next_ else None
+    found = between_means(order[0], next_[0], metric) if next_ else None
     kind = "" if found is None else ", paired by seed" if found.paired else ", not the same seeds"
     if next_ and order[0].external != next_[0].external:
         kind = ", of two programs and so not paired"

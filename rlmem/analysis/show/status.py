@@ -98,23 +98,26 @@ def _no_sweep(sweep: Path) -> str:
 
 
 def _expected_seconds(jobs: list[SweepJob]) -> Callable[[SweepJob | None], float]:
-    """How long a job takes as a whole: as the done ones that it shares most overrides with.
+    """How long a job takes as a whole: as the done ones that it shares most overrides with, or, of
+    a setting of which none is done, as those that have begun will take at their own speeds.
 
-    As long as none is done, jobs' own speeds count; without any the answer is NaN.
+    Without any the answer is NaN.
     """
     groups: dict[frozenset[str], list[float]] = defaultdict(list)
+    begun: dict[frozenset[str], list[float]] = defaultdict(list)
     for job in jobs:
         if job.state == "done":
             groups[_setting(job)].append(job.seconds)
-    means = {setting: statistics.fmean(seconds) for setting, seconds in groups.items()}
+        elif job.share and job.seconds:
+            begun[_setting(job)].append(job.seconds / job.share)
+    means = {setting: statistics.fmean(seconds) for setting, seconds in {**begun, **groups}.items()}
     own = [job.seconds / job.share for job in jobs if job.share and job.seconds]
     typical = statistics.fmean(own) if own else math.nan
     known: dict[frozenset[str], float] = {}
 
     def expected(job: SweepJob | None) -> float:
         if job is None or not means:
-            at_this_speed = job.seconds / job.share if job and job.share else 0.0
-            return at_this_speed or typical
+            return typical
         setting = _setting(job)
         if setting not in known:
             shared = {other: len(setting & other) for other in means}

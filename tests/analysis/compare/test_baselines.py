@@ -11,6 +11,7 @@ from rlmem.analysis.compare.settings import Setting, make_settings
 from rlmem.analysis.compare.statistics import Estimate
 from rlmem.analysis.read.collection import collect
 from rlmem.analysis.show.report import write_report
+from rlmem.analysis.show.sentences import finding, how_sure
 from rlmem.analysis.show.tables import readable_difference
 from tests.analysis.helpers import make_run
 
@@ -90,6 +91,27 @@ def test_seeds_stay_paired_where_one_run_has_lost_a_number(tmp_path: Path) -> No
     over = found.differences["over_run"]
     assert over is not None
     assert over.seeds == pytest.approx([5.0] * 7)
+
+
+def test_a_sentence_names_the_difference_of_the_means_that_it_names(tmp_path: Path) -> None:
+    """The first is above by one seed, which the second has lost; in all others it is below."""
+    luck = {**{seed: 10.0 + seed for seed in range(4)}, 4: 1000.0}
+    for seed, value in luck.items():
+        make_run(tmp_path / f"a{seed}", "uniform", seed, final=value, rows=1)
+        lost = {"eval_return_mean": None} if seed == 4 else {}
+        make_run(tmp_path / f"b{seed}", "per", seed, final=value + 5, rows=1, **lost)
+    settings = make_settings(collect([tmp_path]).runs)
+    said = finding(settings, "eval_return_mean")
+    assert said.endswith("Perhaps as good: per, lower by 193.")
+    assert "not the same seeds" in how_sure(settings)
+
+
+def test_scores_that_are_all_alike_have_no_interval(tmp_path: Path) -> None:
+    one, other = dict.fromkeys(range(5), 500.0), dict.fromkeys(range(5, 10), 9.5)
+    mine, base = settings_of(tmp_path, per=one, uniform=other)
+    found = above(mine, base, "eval_return_mean")
+    assert found is not None
+    assert found.estimate == Estimate(490.5, None, None, 10)
 
 
 def test_other_seeds_are_independent_samples(tmp_path: Path) -> None:

@@ -98,11 +98,12 @@ def test_broken_curves_leave_what_is_whole(tmp_path: Path, content: str) -> None
     ("change", "why"),
     [
         (lambda lines: lines[:12], "it ends at env step 11000 of 20000"),
+        (lambda lines: [lines[0], *lines[15:]], "it begins at env step 15000"),
         (lambda lines: [*lines[:3], lines[3] + ",9", *lines[4:]], "1 row of 20"),
         (lambda lines: [*lines[:3], f"x{lines[3]}", *lines[4:]], "1 row of 20"),
         (lambda lines: [*lines[:3], f"-{lines[3]}", *lines[4:]], "its env_steps fall"),
     ],
-    ids=["cut", "cell", "text", "order"],
+    ids=["cut", "late", "cell", "text", "order"],
 )
 def test_rows_that_are_damaged_do_not_count_and_are_named(
     tmp_path: Path, change: Callable[[list[str]], list[str]], why: str
@@ -269,6 +270,18 @@ def test_curves_of_others_become_runs(tmp_path: Path) -> None:
     assert [run.seed for run in read_external(tmp_path / "sb3.csv", "CartPole-v1")] == [0, 1]
 
 
+def test_a_curve_that_begins_late_is_told(tmp_path: Path) -> None:
+    """Its return over the run leaves out how long it took to the first episode's end."""
+    make_run(tmp_path / "early")
+    path = make_run(tmp_path / "late", seed=1) / "metrics.csv"
+    head, *rows = (line.split(",") for line in path.read_text().splitlines())
+    for row in rows[:9]:
+        row[head.index("train_return_mean")] = ""
+    path.write_text("\n".join(map(",".join, [head, *rows])) + "\n")
+    (note,) = collect([tmp_path]).notes
+    assert "the first episode ended at 5% of a run, of another at 50%" in note
+
+
 def test_curves_of_other_lengths_are_told(tmp_path: Path) -> None:
     make_run(tmp_path / "runs" / "a")
     (tmp_path / "sb3.csv").write_text(OUTSIDER)
@@ -296,6 +309,7 @@ def test_of_several_lines_at_the_last_step_the_last_one_counts(tmp_path: Path) -
         ("env_steps,return\n1,2\n", "Pong", "has no column bytes, seed, label"),
         (OUTSIDER + "x,1,1,0,SB3\n", "Pong", "line 6"),
         (OUTSIDER + "1,1,1,first,SB3\n", "Pong", "line 6: seed first is no whole number"),
+        (OUTSIDER + "1000,1,1,0,SB3\n", "Pong", "seed 0 of SB3 has env_steps 1000 twice"),
         (OUTSIDER, None, "has no column env_id"),
         (
             OUTSIDER.replace("label\n", "label,env_id\n").replace("SB3\n", "SB3,\n"),

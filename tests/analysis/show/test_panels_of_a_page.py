@@ -8,6 +8,7 @@ import pytest
 pytest.importorskip("matplotlib")
 
 from rlmem.analysis.show.report import Opening, write_report
+from rlmem.analysis.show.sentences import finding
 from tests.analysis.helpers import make_run
 
 
@@ -47,6 +48,8 @@ def test_one_setting_is_compared_with_nothing_and_stands_last(tmp_path: Path) ->
         "On A, per returned 50 over the run; there is nothing to compare it with."
     )
     assert drawn["bytes-A"].key == ""
+    beside = [setting for setting in report.settings if setting.env_id == "B"]
+    assert finding(beside[:1]) == "On B, per returned 50 over the run."  # the other is grey
     assert drawn["bytes-B"].key.startswith("The dotted line")
 
 

@@ -120,6 +120,17 @@ def test_the_time_left(tmp_path: Path) -> None:
     assert read_status(tmp_path).seconds_left == pytest.approx(max(left / 2, 90))
 
 
+def test_the_time_left_of_a_setting_of_which_none_is_done_is_of_its_own_speed(
+    tmp_path: Path,
+) -> None:
+    ask(tmp_path, *(f"env={env}+seed={n}" for env in ("cartpole", "pong") for n in range(2)))
+    for seed in range(2):
+        make_job(tmp_path, f"env=cartpole+seed={seed}", "finished", wall_seconds=40)
+    make_progress(make_job(tmp_path, "env=pong+seed=0"), 100, 3_600)
+    left = 0.9 * 36_000 + 36_000
+    assert read_status(tmp_path).seconds_left == pytest.approx(max(left / 2, 36_000))
+
+
 def test_a_run_that_episodes_end_is_as_far_as_its_episodes(tmp_path: Path) -> None:
     job = make_job(tmp_path, "seed=0")
     lengths = {"max_env_steps": 100_000, "max_episodes": 300}
