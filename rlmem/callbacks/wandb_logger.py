@@ -152,6 +152,7 @@ class WandbLogger:
             if mode != "online":
                 raise self._refused(error) from None
             print(f"W&B cannot be reached ({error}): the run is recorded offline", flush=True)
+            self._wandb.teardown()  # its service still holds the run's id
             run = self._init(segment, "offline")
         except ValueError as error:  # such as a tag that is too long
             raise self._refused(error) from None

@@ -65,7 +65,6 @@ class GoalRules:
     """
 
     def __init__(self, env: gymnasium.Env) -> None:
-        base: Any = env.unwrapped
         space: Any = env.observation_space
         self._dtype = space["desired_goal"].dtype
         first = env.reset(seed=0)[0]
@@ -74,9 +73,11 @@ class GoalRules:
         rows = np.arange(len(first["desired_goal"]) + 1) % 2 == 0
         desired = np.tile(first["desired_goal"], (len(rows), 1))
         achieved = np.where(rows[:, None], first["achieved_goal"], desired)
-        self._reward = _batched(base.compute_reward, achieved, desired)
+        # The outermost: a wrapper that changes rewards says so here as well.
+        self._reward = _batched(env.get_wrapper_attr("compute_reward"), achieved, desired)
         try:
-            self._terminated = _batched(base.compute_terminated, achieved, desired)
+            ends = env.get_wrapper_attr("compute_terminated")
+            self._terminated = _batched(ends, achieved, desired)
         except (AttributeError, NotImplementedError):  # goals end no episode
             self._terminated = None
 
@@ -105,16 +106,25 @@ class GoalRules:
         return self._call(self._terminated, achieved, desired).astype(np.bool_)
 
     def _call(self, function: Any, achieved: np.ndarray, desired: np.ndarray) -> np.ndarray:
-        return np.asarray(function(achieved.astype(self._dtype), desired.astype(self._dtype), {}))
+        goals = achieved.astype(self._dtype), desired.astype(self._dtype)
+        return np.asarray(function(*goals, {})).reshape(len(achieved))
 
 
 def _batched(function: Function, achieved: np.ndarray, desired: np.ndarray) -> Function:
-    """`function` for batches [N, G]: itself if it gives each row's result, or one that loops."""
+    """`function` for batches [N, G]: itself if it gives each row's result, or one that loops.
+
+    Raises:
+        ValueError: it gives more than one number for a pair of goals.
+    """
 
     def by_row(achieved: np.ndarray, desired: np.ndarray, info: dict) -> np.ndarray:
         return np.array([function(a, d, info) for a, d in zip(achieved, desired, strict=True)])
 
     expected = by_row(achieved, desired, {})
+    if expected.size != len(achieved):
+        raise ValueError(
+            f"it gives {expected[0].size} numbers for a pair of goals, of which one is wanted"
+        )
     try:
         together = np.asarray(function(achieved, desired, {}))
     except Exception:  # of any kind: rows one by one have worked above, and are right

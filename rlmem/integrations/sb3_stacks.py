@@ -116,9 +116,9 @@ class Stacks:
             raise UserError(
                 f"frame_stack={self.count}: the observations of environment {wrong[0]} are not its "
                 f"{self.count} newest frames, the newest last and zeros before an episode, as "
-                "VecFrameStack gives them, or frames are missing (the buffer was emptied in an "
-                "episode, a callback stopped learn(), VecNormalize changed them: norm_obs=False); "
-                "pass "
+                "VecFrameStack gives them, or frames are missing (after a callback stopped "
+                "learn(): set model._last_obs = None before the next; VecNormalize changed them: "
+                "norm_obs=False; the buffer was emptied in an episode); or pass "
                 "replay_buffer_kwargs=dict(frame_stack=1) to hold each observation as it is"
             )
         return follows

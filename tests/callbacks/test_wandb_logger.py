@@ -94,7 +94,10 @@ def test_where_wandb_cannot_be_reached_the_same_run_is_recorded_offline(tmp_path
         return run
 
     logger._wandb.init = init
+    # Its service holds the id until it is torn down: the second would be refused as in use.
+    logger._wandb.teardown = lambda: tried.append(("torn down", ""))
     logger.log({"env_steps": 1})
+    assert tried.pop(1) == ("torn down", "")
     assert [mode for mode, _ in tried] == ["online", "offline"]
     assert tried[0][1] == tried[1][1]
     assert run.rows == [{"env_steps": 1}]

@@ -8,7 +8,7 @@ import pytest
 from gymnasium import spaces
 
 from rlmem.envs import make_env
-from rlmem.envs.goals import GoalRules
+from rlmem.envs.goals import GoalRules, goal_spec
 from rlmem.errors import UserError
 from tests.envs.helpers import (
     assert_chained,
@@ -202,6 +202,39 @@ def test_a_result_a_number_of_the_goal_is_not_taken_for_one_a_row() -> None:
 
     rules = GoalRules(Wrong())
     assert rules.reward(*np.random.default_rng(0).normal(size=(2, 2, 2)) * 9).tolist() == [0, 0]
+
+
+class Tenfold(gymnasium.Wrapper):
+    def step(self, action: Any) -> Any:
+        observation, reward, *ends = self.env.step(action)
+        return observation, 10 * float(reward), *ends
+
+    def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
+        base: Any = self.env.unwrapped
+        return 10 * base.compute_reward(achieved, desired, info)
+
+
+def test_a_wrapper_that_changes_rewards_says_what_goals_are_worth() -> None:
+    """As SB3 asks the outermost; others would stand beside what was played."""
+    rules = GoalRules(Tenfold(Walk()))
+    achieved, desired = np.zeros((2, 3, 2), np.float32)
+    desired[1] = 1
+    assert rules.reward(achieved, desired).tolist() == [0, -20, 0]
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_a_result_for_each_number_of_a_goal_is_one_of_a_goal_of_one_number(size: int) -> None:
+    class Elementwise(Walk):
+        def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
+            return -(np.abs(achieved - desired) > 0.5).astype(np.float32)
+
+    env = Elementwise(goal_space=spaces.Box(-9, 9, (size,), np.float64))
+    if size == 2:
+        assert "gives 2 numbers for a pair of goals" in goal_spec(env).lacks
+        return
+    achieved, desired = np.zeros((2, 3, 1), np.float32)
+    desired[1] = 1
+    assert GoalRules(env).reward(achieved, desired).tolist() == [0, -1, 0]
 
 
 def test_without_compute_terminated_no_goal_ends_an_episode(walk) -> None:

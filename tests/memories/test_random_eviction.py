@@ -9,7 +9,13 @@ import torch
 
 from rlmem.config import check, compose
 from rlmem.errors import UserError
-from rlmem.memories import RandomEvictionWriter, ReplayMemory, SlotStorage, UniformSampler
+from rlmem.memories import (
+    NewestSampler,
+    RandomEvictionWriter,
+    ReplayMemory,
+    SlotStorage,
+    UniformSampler,
+)
 from rlmem.memories.base.observer import Observer
 from tests.memories.helpers import configured, vector_block
 from tests.memories.states import by_chance, frames
@@ -138,6 +144,12 @@ def test_what_does_not_go_together_is_one_line(given: list[str], said: str) -> N
         check(compose("train", ["memory=random_eviction", "env=cartpole", *given]))
     assert str(caught.value).startswith(said)
     assert "\n" not in str(caught.value)
+
+
+def test_a_sampler_by_time_is_refused_beside_a_storage_that_does_not_hold_it() -> None:
+    storage = SlotStorage(100, (4,), np.float32)
+    with pytest.raises(UserError, match="draws by the order of time, which SlotStorage does not"):
+        ReplayMemory(storage, NewestSampler(), RandomEvictionWriter(), seed=0)
 
 
 def test_the_newest_may_be_in_each_minibatch_where_it_is_always_kept() -> None:

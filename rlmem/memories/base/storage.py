@@ -59,6 +59,13 @@ class ReplayStorage(Stateful, Storage):
         # By it TorchRL's RandomSampler draws; it knows of no slots that hold nothing.
         return self.locate(torch.randint(len(self), (batch_size,), generator=self._rng))
 
+    def _bump_mutation_revision(self) -> None:
+        # TorchRL calls it behind set_, set_at_ and update_, which have changed a copy alone.
+        raise NotImplementedError(
+            f"{type(self).__name__}: what it holds cannot be changed in place, what it gives is a "
+            "copy; change the samples, or what is written"
+        )
+
     @property
     def columns(self) -> Mapping[str, np.ndarray]:
         """What it holds of each transition beside what every storage holds."""
@@ -191,6 +198,8 @@ class TransitionStorage(ReplayStorage):
         Raises:
             IndexError: a slot holds no transition.
         """
+        if isinstance(index, tuple) and len(index) == 1:  # TorchRL's slice samplers ask so
+            (index,) = index
         slots = slots_of(self, index)
         if not slots.shape:
             return self.get(slots[None])[0]

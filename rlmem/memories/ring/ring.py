@@ -91,6 +91,17 @@ class RingStorage(RingFrames):
         """Further arguments, of the settings of a kind of storage."""
         return {}
 
+    @property
+    def _last_cursor_index(self) -> int | None:
+        # The slot of the newest transition, at which TorchRL's slice samplers cut.
+        if self.budget is not None or self.num_envs > 1:
+            raise ValueError(
+                f"{type(self).__name__}: TorchRL's slice samplers take neighbouring slots, which "
+                "with a budget, or num_envs above 1, are no steps in a row; use SequenceSampler"
+            )
+        size = int(self.arrays.head["size"])
+        return (int(self.arrays.head["cursor"]) - 1) % size if size else None
+
     def set(self, cursor: Any, data: Any, *, set_cursor: bool = True) -> None:
         """Write a block at the slots `cursor`, which must follow the last written ones.
 
@@ -117,7 +128,8 @@ class RingStorage(RingFrames):
         if first != following:
             raise ValueError(
                 f"slot {first} was written, {following} comes next: {type(self).__name__} is "
-                "written in order, use RoundRobinWriter or RingWriter"
+                "written in order, use RoundRobinWriter, or RingWriter where what was saved of a "
+                "smaller one is loaded"
             )
         if not isinstance(cursor, int):
             slots = np.asarray(cursor, np.int64)

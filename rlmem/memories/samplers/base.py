@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torchrl.data.replay_buffers.samplers import Sampler
 
+from rlmem.errors import UserError
 from rlmem.memories.base.build import Needs
 from rlmem.memories.base.state import Stateful
 from rlmem.settings import Settings
@@ -44,8 +45,13 @@ class ReplaySampler(Stateful, Sampler):
         """Asked whether this sampler can draw from a storage.
 
         Raises:
-            ValueError: it cannot.
+            ValueError: it cannot (a UserError where a run's configuration chose both).
         """
+        if self.in_order and not hasattr(storage, "newest"):
+            raise UserError(
+                f"memory/sampler: {type(self).__name__} draws by the order of time, which "
+                f"{type(storage).__name__} does not hold; use memory/sampler=uniform"
+            )
 
     def draw(
         self, storage: Any, batch_size: int, num_batches: int
