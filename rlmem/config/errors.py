@@ -238,7 +238,15 @@ def _unused_group(group: str, overrides: list[str]) -> str:
             f"{given}: the chosen {parent} has no {name}, leave it out; "
             f"it goes with {' or '.join(sorted(owners))}"
         )
-    return f"{given}: no such group{did_you_mean(group, config_groups())}"
+    return (
+        f"{given}: {_of_training(group) or 'no such group' + did_you_mean(group, config_groups())}"
+    )
+
+
+def _of_training(key: str) -> str:
+    """What to say of a key that is there while training only; '' of one that nowhere is."""
+    known = key.partition(".")[0] in config_groups()
+    return "is of train.py; here the run's own configuration says it" if known else ""
 
 
 def _value(exc: OmegaConfBaseException, overrides: list[str]) -> str:
@@ -280,6 +288,8 @@ def _unknown_key(given: str, key: str, parent: DictConfig | None) -> str:
         return f"{given}: the env's own arguments take a plus: +{key}=..."
     if "/" in key:
         return f"{given}: no such group{did_you_mean(key, config_groups())}"
+    if not prefix and (elsewhere := _of_training(key)):
+        return f"{given}: {elsewhere}"
     where = f"no such key in {prefix}" if prefix else "no such key"
     if others := goes_with(key):
         return f"{given}: {where} as chosen{others}"

@@ -81,11 +81,6 @@ def score(cfg: EvaluateSettings) -> dict[str, Any]:
         restart=agent.restart,
     )
     env.close()
-    with new_text(out / "evaluations.csv", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(EVALUATION_COLUMNS)
-        pairs = zip(result.returns, result.lengths, strict=True)
-        writer.writerows([env_steps, i, r, n] for i, (r, n) in enumerate(pairs, start=1))
     normalized = human_normalized_score(env.spec.env_id, result.mean)
     summary = {
         "run": str(run_dir),
@@ -100,8 +95,6 @@ def score(cfg: EvaluateSettings) -> dict[str, Any]:
         "success_rate": result.success_rate,
         "human_normalized_score": normalized,
     }
-    write_small(out / "summary.json", json.dumps(summary, indent=2) + "\n")
-    _add_row(out / "scores.csv", {name: summary[name] for name in SCORE_COLUMNS})
     print(printable(f"{env.spec.env_id}, checkpoint {cfg.checkpoint} at {env_steps:,} env steps"))
     spread = f" +- {result.std:.2f}" if cfg.episodes > 1 else ""
     print(f"return {result.mean:.2f}{spread} ({several(cfg.episodes, 'episode')})")
@@ -114,6 +107,19 @@ def score(cfg: EvaluateSettings) -> dict[str, Any]:
     if video:
         video.close()
         print(f"video: {video.path}")
+    try:
+        with new_text(out / "evaluations.csv", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(EVALUATION_COLUMNS)
+            pairs = zip(result.returns, result.lengths, strict=True)
+            writer.writerows([env_steps, i, r, n] for i, (r, n) in enumerate(pairs, start=1))
+        write_small(out / "summary.json", json.dumps(summary, indent=2) + "\n")
+        _add_row(out / "scores.csv", {name: summary[name] for name in SCORE_COLUMNS})
+    except OSError as error:
+        raise UserError(
+            f"run={cfg.run}: cannot write its evaluation/ ({error.strerror}); what was scored "
+            "stands above"
+        ) from None
     print(f"written: {out}/evaluations.csv, summary.json, and a row of scores.csv")
     return summary
 

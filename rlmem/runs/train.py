@@ -124,7 +124,13 @@ def _train_here(cfg: TrainSettings, run_dir: Path, resuming: bool) -> dict[str, 
         opened.callback(torch.set_flush_denormal, False)
         opened.callback(run.let_go)
         opened.enter_context(lock_run(run_dir))
+        cut_off = not resuming and _has_rows(run_dir / "metrics.csv")
         _prepare(cfg, run, run_dir, job)
+        if cut_off:
+            _say(
+                "WARNING: the run that lay there had no checkpoint, so this one begins anew; "
+                f"the first is saved after checkpoint.every={cfg.checkpoint.every} env steps"
+            )
         if resuming:
             _say(f"resumed at {run.stream.env_steps:,} env steps")
         summary = _fit(run)
@@ -146,6 +152,12 @@ def _train_here(cfg: TrainSettings, run_dir: Path, resuming: bool) -> dict[str, 
         _say(f"go on with: {command_to_go_on(run_dir)}")
         sys.exit(128 + stopped)
     return summary
+
+
+def _has_rows(path: Path) -> bool:
+    with contextlib.suppress(OSError):
+        return path.stat().st_size > 0
+    return False
 
 
 def _unread_threshold(cfg: TrainSettings) -> str | None:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import yaml
 
+from rlmem.config import run_hydra
 from rlmem.config.schema import EvaluateSettings
 from rlmem.errors import UserError
 from rlmem.runs.evaluate import MODES, evaluate
@@ -74,6 +75,23 @@ def test_each_score_is_kept(run_dir: Path) -> None:
     for row, summary in zip(rows, summaries, strict=True):
         assert float(row["return_mean"]) == summary["return_mean"]
         assert (int(row["env_steps"]), int(row["seed"])) == (summary["env_steps"], summary["seed"])
+
+
+def test_a_score_that_cannot_be_written_is_said_first(
+    run_dir: Path, capsys: pytest.CaptureFixture
+) -> None:
+    (run_dir / "evaluation/evaluations.csv").mkdir(parents=True)  # in the place of the table
+    with pytest.raises(UserError, match=r"cannot write its evaluation/ .*stands above"):
+        scored(run_dir)
+    assert "(3 episodes)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("given", ["trainer.threads=1", "memory=per", "env.id=Foo"])
+def test_a_key_of_training_is_told_as_one(
+    run_dir: Path, given: str, capfd: pytest.CaptureFixture
+) -> None:
+    assert run_hydra(evaluate, "evaluate", [f"run={run_dir}", given]) == 2
+    assert "is of train.py; here the run's own configuration says it" in capfd.readouterr().err
 
 
 def test_the_runs_own_files_stay_as_they_are(run_dir: Path) -> None:

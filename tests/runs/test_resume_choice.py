@@ -156,3 +156,15 @@ def test_a_run_of_each_memory_may_become_longer(memory: str) -> None:
         assert differences(short.values, longer) == []
         return
     pytest.fail(f"no agent and environment take memory={memory}")
+
+
+def test_a_run_that_was_cut_off_before_its_first_checkpoint_begins_anew_and_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    run(tmp_path / "run")
+    assert "begins anew" not in capsys.readouterr().out
+    shutil.rmtree(tmp_path / "run/checkpoints")
+    (tmp_path / "run/summary.json").unlink()  # as a kill leaves it
+    run(tmp_path / "run", "resume=auto")
+    said = "WARNING: the run that lay there had no checkpoint, so this one begins anew"
+    assert said in capsys.readouterr().out
