@@ -15,13 +15,13 @@ from rlmem import distributed, machine
 from rlmem.analysis.read.runs import ENV_ARGUMENTS, flatten
 from rlmem.callbacks.checkpoint import read_manifest
 from rlmem.callbacks.checkpoint_files import find_checkpoint, no_checkpoint, remove_leftovers
-from rlmem.callbacks.records import cut_files
+from rlmem.callbacks.records import COLUMNS, cut_files
 from rlmem.config.quoting import override_of
 from rlmem.config.run_directory import check_folder, check_taken, no_run, saved_config
 from rlmem.config.schema import TrainSettings
 from rlmem.config.shares import processes_of
 from rlmem.errors import UserError
-from rlmem.run_files import Kind, check_kinds, lock_file, why_not, write_small
+from rlmem.run_files import RUN_FILE, Kind, check_kinds, lock_file, why_not, write_small
 from rlmem.runs.summary import read_summary, why_no_checkpoint, write_summary
 from rlmem.settings import free_keys
 
@@ -166,6 +166,7 @@ def resolve_run_dir(cfg: TrainSettings, output_dir: Path, multirun: bool) -> tup
     if cfg.resume is None:
         _check_whole(output_dir)
         if not _holds_run(output_dir):  # at most one that was begun
+            _check_foreign(output_dir)
             return output_dir, False
         _saved(output_dir)
         if multirun:  # the same sweep again: go on with its jobs
@@ -195,6 +196,22 @@ def resolve_run_dir(cfg: TrainSettings, output_dir: Path, multirun: bool) -> tup
         why = why_no_checkpoint(run_dir, f"it has no checkpoint yet ({first}): start it anew")
         raise UserError(f"resume={cfg.resume}: {why}")
     return run_dir, True
+
+
+def _check_foreign(folder: Path) -> None:
+    """Refuse a folder with files of a run's names that no run has begun with: run.json is the first
+    that one writes.
+
+    Raises:
+        UserError: names one.
+    """
+    if os.path.lexists(folder / RUN_FILE):
+        return
+    if there := [name for name in (*COLUMNS, "summary.json") if os.path.lexists(folder / name)]:
+        raise UserError(
+            f"{folder}: holds {there[0]} of another program, which a run would write over; give "
+            "another directory (hydra.run.dir=..., or run_dir=... in Python)"
+        )
 
 
 def _holds_run(folder: Path) -> bool:

@@ -168,3 +168,10 @@ def test_a_run_that_was_cut_off_before_its_first_checkpoint_begins_anew_and_says
     run(tmp_path / "run", "resume=auto")
     said = "WARNING: the run that lay there had no checkpoint, so this one begins anew"
     assert said in capsys.readouterr().out
+
+
+def test_files_of_another_program_are_not_written_over(tmp_path: Path) -> None:
+    (tmp_path / "metrics.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(UserError, match=r"holds metrics\.csv of another program"):
+        chosen(tmp_path)
+    assert (tmp_path / "metrics.csv").read_text() == "a,b\n1,2\n"
