@@ -182,6 +182,7 @@ def resolve_run_dir(cfg: TrainSettings, output_dir: Path, multirun: bool) -> tup
             check_folder(found)
         _check_whole(found or output_dir)
         if found is None or find_checkpoint(found) is None:
+            _check_foreign(output_dir)
             return output_dir, False
         return _checked(found, cfg), True
     run_dir = Path(cfg.resume).resolve()

@@ -159,7 +159,7 @@ def _first_return(run: Run) -> list[float]:
     """Where in a run the learning curve begins, as a share of its length; [] where it has none."""
     steps, returns = run.curves["env_steps"], run.curves["train_return_mean"]
     known = steps[returns == returns]
-    return [float(known[0] / known[-1])] if len(known) else []
+    return [float(known[0] / known[-1])] if len(known) and known[-1] > 0 else []
 
 
 def _ended(run: Run) -> bool:
