@@ -171,8 +171,10 @@ def test_a_run_that_was_cut_off_before_its_first_checkpoint_begins_anew_and_says
 
 
 def test_files_of_another_program_are_not_written_over(tmp_path: Path) -> None:
-    (tmp_path / "metrics.csv").write_text("a,b\n1,2\n")
+    folder = tmp_path / "run"  # resume=auto looks beside it, and beside tmp_path lie other tests'
+    folder.mkdir()
+    (folder / "metrics.csv").write_text("a,b\n1,2\n")
     for given in ([], ["resume=auto"]):
         with pytest.raises(UserError, match=r"holds metrics\.csv of another program"):
-            chosen(tmp_path, *given)
-    assert (tmp_path / "metrics.csv").read_text() == "a,b\n1,2\n"
+            chosen(folder, *given)
+    assert (folder / "metrics.csv").read_text() == "a,b\n1,2\n"
