@@ -24,16 +24,19 @@ from rlmem.runs.summary import read_summary
 @contextlib.contextmanager
 def _left_as_found() -> Iterator[None]:
     """What a run sets for its process, whose caller has a use of its own for it, is put back:
-    torch's threads, random states and flushing of denormal numbers, and the filters of warnings."""
+    torch's threads, random states and flushing of denormal numbers, and the filters of warnings.
+    A run is of float32, whatever numbers its caller makes by default."""
     import torch
 
-    threads = torch.get_num_threads()
+    threads, dtype = torch.get_num_threads(), torch.get_default_dtype()
     flushes = (torch.tensor(1e-310, dtype=torch.float64) * 1).item() == 0
     gpus = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
     with torch.random.fork_rng(gpus), warnings.catch_warnings():
         try:
+            torch.set_default_dtype(torch.float32)
             yield
         finally:
+            torch.set_default_dtype(dtype)
             torch.set_num_threads(threads)
             torch.set_flush_denormal(flushes)
 

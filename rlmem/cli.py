@@ -6,13 +6,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from rlmem.config import MULTIRUN, run_hydra
+from rlmem.config import run_hydra
+from rlmem.config.arguments import MULTIRUN
 from rlmem.config.quoting import override_key, override_of
 from rlmem.config.run_directory import no_run, saved_config, saved_overrides
 from rlmem.errors import UserError, file_error, printable
 from rlmem.machine import usable_cores
 from rlmem.terminal import outlive_the_reader
 from rlmem.units import several
+from rlmem.version import __version__
 
 
 def _train(cfg: Any) -> Any:
@@ -82,6 +84,7 @@ def study_main() -> None:
         "stopped, the same command goes on.",
     )
     parser.add_argument("name", help="a folder with a study.yaml, or its name in studies/")
+    parser.add_argument("--version", action="version", version=f"rlmem {__version__}")
     parser.add_argument("--only", default="", help="columns to run, such as CartPole,Acrobot")
     parser.add_argument("--jobs", type=int, default=usable_cores(), help="runs at once")
     parser.add_argument("--report", action="store_true", help="run nothing, only report")

@@ -15,6 +15,10 @@ class UserError(ValueError):
     """
 
 
+class OccupiedError(UserError):
+    """Another process trains in a run's directory."""
+
+
 _SPENT = {
     errno.ENOSPC: "the disk is full",
     errno.EDQUOT: "the disk's quota is used up",

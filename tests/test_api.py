@@ -72,14 +72,17 @@ def test_what_the_caller_has_set_in_torch_stays(tmp_path):
     torch.rand(3)
     before = torch.get_rng_state(), torch.get_num_threads(), len(warnings.filters)
     torch.set_flush_denormal(True)
+    torch.set_default_dtype(torch.float64)
     try:
         torch.set_num_threads(before[1] + 1)
         run = rlmem.train([*SMALL, "trainer.threads=1"], run_dir=tmp_path / "run")
         rlmem.evaluate(run, episodes=1)
-        run.load_agent()
+        assert {p.dtype for p in run.load_agent().parameters()} == {torch.float32}
+        assert torch.get_default_dtype() == torch.float64
         assert torch.get_num_threads() == before[1] + 1
         assert (torch.tensor(1e-310, dtype=torch.float64) * 1).item() == 0
     finally:
+        torch.set_default_dtype(torch.float32)
         torch.set_flush_denormal(False)
         torch.set_num_threads(before[1])
     assert torch.equal(torch.get_rng_state(), before[0])

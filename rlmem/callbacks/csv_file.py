@@ -1,5 +1,6 @@
 """A CSV file that a run appends rows to, and goes on with when it is resumed."""
 
+import contextlib
 import csv
 import io
 import os
@@ -108,9 +109,13 @@ class CsvFile:
         comes later is then added to all rows.
 
         Raises:
-            UserError: a new name is one that no run could be resumed with.
+            UserError: a new name is one that no run could be resumed with; or the file is no longer
+                at its path.
         """
-        if not rows or self._file is None:
+        if self._file is None:
+            return
+        self._check_place(self._file)
+        if not rows:
             return
         first = not self.columns
         new = [] if self.fixed else [name for name in rows[0] if name not in (self.columns or ())]
@@ -129,6 +134,20 @@ class CsvFile:
         writer.writerows(rows)
         self._file.flush()
         self.rows += len(rows)
+
+    def _check_place(self, file: IO[str]) -> None:
+        """A run whose folder was moved would write its rows there and its checkpoints here.
+
+        Raises:
+            UserError: the file was moved, removed or replaced.
+        """
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            if os.path.samestat(os.stat(self.path), os.fstat(file.fileno())):
+                return
+        raise UserError(
+            f"{self.path}: was moved, removed or replaced while the run wrote it, so the run ends "
+            "here; resume=<where its folder is now> goes on from its last checkpoint"
+        )
 
     def sync(self) -> None:
         """Bring the rows to the disk, from where a loss of power does not take them."""

@@ -178,6 +178,11 @@ class Recorder(lightning.Callback):
             self.write_row(pl_module, self._newest, trainer.callback_metrics)
             self._newest = {}
 
+    def end(self, trainer: lightning.Trainer, agent: Any) -> None:
+        """Make the only row of a run that finishes before its first is due."""
+        if self.stream.env_steps < self.every:
+            self.write_row(agent, self._newest, trainer.callback_metrics)
+
     def write_row(
         self, agent: Any, outputs: dict[str, Any], logged: Mapping[str, torch.Tensor]
     ) -> None:
@@ -200,7 +205,11 @@ class Recorder(lightning.Callback):
             logger.log(row)
 
     def write_episodes(self) -> None:
-        """Write the episodes that ended since the last call."""
+        """Write the episodes that ended since the last call.
+
+        Raises:
+            UserError: the run's folder was moved or removed.
+        """
         seconds = round(self.seconds, 3)
         self._files[EPISODES].write(
             [
@@ -294,6 +303,8 @@ class Recorder(lightning.Callback):
 
     def close(self) -> None:
         """Write what is left and close the files."""
-        self.write_episodes()
-        for file in self._files.values():
-            file.close()
+        try:
+            self.write_episodes()
+        finally:
+            for file in self._files.values():
+                file.close()

@@ -1,7 +1,6 @@
 """Hydra's and OmegaConf's exceptions as one line that a user can act on."""
 
 import re
-from collections.abc import Sequence
 from dataclasses import fields
 from difflib import get_close_matches
 from typing import Any
@@ -75,38 +74,6 @@ _OF_A_SEARCH = {  # what Optuna's sweeper raises of a key's value
         "is no address of a database; leave it out, or write sqlite:///FILE",
     ),
 }
-
-
-# Hydra's options, as `python train.py --help` of any program with Hydra takes them.
-_OPTIONS = "help hydra-help version cfg resolve package run multirun shell-completion config-path"
-_OPTIONS += " config-name config-dir experimental-rerun info"
-
-
-def dashes(arguments: list[str]) -> str | None:
-    """One line for the first override that is written as an option, `--seed=1` or `-seed=1`, or
-    None.
-
-    Hydra would answer with the seven lines of its own usage.
-    """
-    for argument in arguments:
-        option, equals, value = argument.lstrip("-").partition("=")
-        known = any(name.startswith(option) for name in _OPTIONS.split())
-        one = re.match(r"-\w[\w.]+=", argument)  # one dash: a letter is an option of Hydra's
-        if (one or argument.startswith("--")) and option and not known:
-            given = f"{option}={value if equals else '...'}"
-            return f"{argument}: overrides have no dashes; write {given}"
-    return None
-
-
-def misnamed(arguments: Sequence[str]) -> str | None:
-    """One line for the first override that gives a part the name of another, `memory.name=per`, or
-    None: it would be the old part under the new name."""
-    for argument in arguments:
-        group, dot, rest = argument.lstrip("+").partition(".name=")
-        for name in re.findall(r"\w+", rest) if dot else ():
-            if group in config_groups() and name in config_options(group):
-                return f"{argument}: would change the name alone; write {group}={name}"
-    return None
 
 
 def _first_line(exc: BaseException) -> str:

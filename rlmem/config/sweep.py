@@ -25,6 +25,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 from omegaconf.errors import OmegaConfBaseException
 
 from rlmem import machine
+from rlmem.config import interrupt
 from rlmem.config.quoting import override_of
 from rlmem.machine import usable_cores
 from rlmem.run_files import Kind, lock_file, read_json, write_small
@@ -78,11 +79,24 @@ class SweepRecord(Callback):
     """Hydra's callback that writes down what a sweep was asked for, and lets a job that failed
     speak for itself.
 
-    `current` is the sweep of this process, as Hydra gives nobody its callbacks.
+    `current` is the sweep of this process, as Hydra gives nobody its callbacks; `none` says that
+    a command which is no sweep's asked for no job.
     """
 
     current: ClassVar[Sweep | None] = None
-    _litter: Path | None = None
+    none: ClassVar[bool] = False
+    _litter: ClassVar[Path | None] = None
+
+    @classmethod
+    def begin(cls) -> None:
+        """Forget the command before."""
+        cls.current, cls.none, cls._litter = None, False, None
+
+    @classmethod
+    def tidy(cls) -> None:
+        """Remove Hydra's file of a command that is no sweep's, however it ended."""
+        if cls._litter is not None:
+            cls._litter.unlink(missing_ok=True)
 
     def on_multirun_start(
         self, config: DictConfig, config_name: str | None = None, **kwargs: Any
@@ -90,7 +104,9 @@ class SweepRecord(Callback):
         """Write sweep.json before the first job; a search goes on with its study."""
         if config_name != "train":  # scores of several runs, each in its run's own folder
             file = Path(config.hydra.sweep.dir, "multirun.yaml")
-            self._litter = None if file.exists() else file
+            SweepRecord._litter = None if file.exists() else file
+            with contextlib.suppress(HydraException):
+                SweepRecord.none = not _jobs(config.hydra)
             return
         hydra = config.hydra
         folder, trials = Path(hydra.sweep.dir), 0
@@ -123,11 +139,8 @@ class SweepRecord(Callback):
                 others = [c for c in before if _without(c.get("overrides"), aside) != asked]
                 _write(folder / SWEEP_FILE, {"commands": [*others, command]})
             SweepRecord.current = Sweep(folder, jobs, before, search="n_trials" in hydra.sweeper)
-
-    def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
-        """Remove Hydra's file of a command that is no sweep's."""
-        if self._litter is not None:
-            self._litter.unlink(missing_ok=True)
+            if interrupt.waits(hydra):
+                interrupt.handle(interrupt.mark)
 
     def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:
         """In the process that ran the job, before its launcher hands the return on."""
@@ -150,6 +163,16 @@ def _as_given(hydra: DictConfig) -> list[str]:
     return [str(override) for override in given]
 
 
+def _jobs(hydra: DictConfig) -> list[list[str]]:
+    """The overrides of each job of a grid."""
+    parser = OverridesParser.create(GlobalHydra.instance().config_loader())
+    params = OmegaConf.to_container(hydra.sweeper.get("params") or OmegaConf.create({}))
+    assert isinstance(params, dict)
+    given = [f"{key}={value}" for key, value in params.items()] + _as_given(hydra)
+    (jobs,) = BasicSweeper.split_arguments(parser.parse_overrides(given), None)
+    return jobs
+
+
 def job_folders(config: DictConfig) -> dict[str, list[str]]:
     """The jobs of a grid: folder -> overrides.
 
@@ -160,14 +183,10 @@ def job_folders(config: DictConfig) -> dict[str, list[str]]:
     whole = copy.deepcopy(config)
     hydra = whole.hydra
     parser = OverridesParser.create(GlobalHydra.instance().config_loader())
-    params = OmegaConf.to_container(hydra.sweeper.get("params") or OmegaConf.create({}))
-    assert isinstance(params, dict)
-    given = [f"{key}={value}" for key, value in params.items()] + _as_given(hydra)
-    (jobs,) = BasicSweeper.split_arguments(parser.parse_overrides(given), None)
     names = hydra.job.config.override_dirname
     found = {}
     with read_write(whole), open_dict(whole):
-        for number, overrides in enumerate(jobs):
+        for number, overrides in enumerate(_jobs(hydra)):
             parsed = parser.parse_overrides(overrides)
             hydra.job.num = number
             hydra.job.override_dirname = get_overrides_dirname(

@@ -38,8 +38,8 @@ class Place:
 
     @property
     def name(self) -> str:
-        """job 3 of 100."""
-        return f"job {self.number:,}" + (f" of {self.count:,}" if self.count else "")
+        """job 3 of 100; of values that were given twice the count has one."""
+        return f"job {self.number:,}" + (f" of {self.count:,}" * (self.count >= self.number))
 
 
 def place_of_this_job() -> Place | None:

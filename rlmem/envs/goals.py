@@ -8,6 +8,7 @@ that every agent and memory takes goal environments as they are.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -42,7 +43,7 @@ def write_frame(row: np.ndarray, observation: dict[str, np.ndarray]) -> None:
 
 
 def goal_spec(env: gymnasium.Env) -> GoalSpec:
-    """Size and rules of an environment's goals; the environment is reset."""
+    """Size and rules of an environment's goals; the environment is reset, and takes steps."""
     sizes = goal_sizes(env.observation_space)
     assert sizes is not None
     try:
@@ -58,10 +59,11 @@ class GoalRules:
     are called row by row.
 
     Args:
-        env: a goal environment; it is reset.
+        env: a goal environment; it is reset, and takes a few steps.
 
     Raises:
-        Exception: it has no `compute_reward`, or one that needs more than goals.
+        Exception: it has no `compute_reward`, one that needs more than goals, or one that steps do
+            not reward by.
     """
 
     def __init__(self, env: gymnasium.Env) -> None:
@@ -80,6 +82,25 @@ class GoalRules:
             self._terminated = _batched(ends, achieved, desired)
         except (AttributeError, NotImplementedError):  # goals end no episode
             self._terminated = None
+        self._try(env)
+
+    def _try(self, env: gymnasium.Env, steps: int = 5) -> None:
+        """See that steps reward what the rule says. One that adds a cost of actions, say, would be
+        mixed with rewards that lack it.
+
+        Raises:
+            ValueError: they differ.
+        """
+        actions = copy.deepcopy(env.action_space)  # whose random state is the environment's
+        actions.seed(0)
+        for _ in range(steps):
+            observation, reward, terminated, truncated, _ = env.step(actions.sample())
+            given = np.asarray(reward).item()
+            (made,) = self.reward(*(np.atleast_2d(observation[key]) for key in KEYS[1:]))
+            if not np.isclose(given, made, rtol=1e-4, atol=1e-6):
+                raise ValueError(f"a step rewarded {given:.6g} where it gives {made:.6g}")
+            if terminated or truncated:
+                return
 
     def reward(self, achieved: np.ndarray, desired: np.ndarray) -> np.ndarray:
         """Rewards for coming to `achieved` under the goals `desired`.

@@ -20,7 +20,7 @@ from rlmem.config.quoting import override_of
 from rlmem.config.run_directory import check_folder, check_taken, no_run, saved_config
 from rlmem.config.schema import TrainSettings
 from rlmem.config.shares import processes_of
-from rlmem.errors import UserError
+from rlmem.errors import OccupiedError, UserError
 from rlmem.run_files import RUN_FILE, Kind, check_kinds, lock_file, why_not, write_small
 from rlmem.runs.summary import read_summary, why_no_checkpoint, write_summary
 from rlmem.settings import free_keys
@@ -37,14 +37,30 @@ def differences(saved: dict[str, Any], asked: TrainSettings) -> list[str]:
     Settings say of a key that it is free to differ. What only fills other keys in is free too, and
     a key that the saved run does not have is of a version after it.
     """
+    free = (*free_keys(asked), "objective.", "logger.", "callbacks.", "env.recommended.")
+    return [line for key, line in _changed(saved, asked) if not key.startswith(free)]
+
+
+def follows(saved: dict[str, Any], asked: TrainSettings) -> list[str]:
+    """Keys of agent and memory that may differ and do, as a schedule over the run's length does
+    where that is another: 'memory.sampler.beta_steps was 20000, is 40000'."""
+    free = tuple(free_keys(asked))
+    return [
+        line
+        for key, line in _changed(saved, asked)
+        if key.startswith(("agent.", "memory.")) and key.startswith(free)
+    ]
+
+
+def _changed(saved: dict[str, Any], asked: TrainSettings) -> list[tuple[str, str]]:
+    """Keys of a saved configuration that are asked for otherwise, and a line of each."""
     before, now = flatten(saved), flatten(asked.values)
     # The environment's own arguments are open: one that was added makes another task.
     before = {key: "not given" for key in now if key.startswith(ENV_ARGUMENTS)} | before
-    free = (*free_keys(asked), "objective.", "logger.", "callbacks.", "env.recommended.")
     return [
-        f"{key} was {before[key]}, is {now.get(key)}"
+        (key, f"{key} was {before[key]}, is {now.get(key)}")
         for key in sorted(before)
-        if before[key] != now.get(key) and not key.startswith(free)
+        if before[key] != now.get(key)
     ]
 
 
@@ -66,7 +82,7 @@ def lock_run(run_dir: Path) -> IO[str]:
     processes the first holds it for all.
 
     Raises:
-        UserError: another process is training there.
+        OccupiedError: another process is training there.
     """
     run_dir.mkdir(parents=True, exist_ok=True)
     try:
@@ -82,7 +98,7 @@ def lock_run(run_dir: Path) -> IO[str]:
         except BlockingIOError:
             time.sleep(0.02)
     lock.close()
-    raise UserError(f"{run_dir}: another process is training there; wait or stop it")
+    raise OccupiedError(f"{run_dir}: another process is training there; wait or stop it")
 
 
 def finished_summary(run_dir: Path) -> dict[str, Any] | None:

@@ -137,6 +137,7 @@ class Run:
             raise UserError(f"{self.stream.failure}; the run is saved, go on with: {again}")
         if self.stopped:
             return self.summary("interrupted")
+        self.recorder.end(self.trainer, self.agent)
         if distributed.rank == 0 and self.recorder.evaluated_at < self.stream.env_steps:
             self.evaluation.evaluate(self.agent)
         # With the summary in it, this checkpoint alone says that the run is finished: whoever
@@ -190,13 +191,19 @@ class Run:
         }
 
     def close(self, summary: dict[str, Any]) -> None:
-        """Write what is left, the summary last."""
+        """Write what is left, the summary last.
+
+        Raises:
+            UserError: the run's folder was moved or removed.
+        """
         self.progress.close()
-        self.recorder.close()
-        if distributed.rank == 0:
-            write_summary(self.run_dir, summary)
-        for logger in self.loggers:
-            logger.close(summary["status"], summary)
+        try:
+            self.recorder.close()
+            if distributed.rank == 0:
+                write_summary(self.run_dir, summary)
+        finally:
+            for logger in self.loggers:
+                logger.close(summary["status"], summary)
 
     def let_go(self) -> None:
         """Let go of the environments, of processes that play, and of signals."""

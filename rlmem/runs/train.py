@@ -18,15 +18,17 @@ from rlmem.callbacks.checkpoint_files import find_checkpoint
 from rlmem.callbacks.progress import summary_line, summary_table
 from rlmem.callbacks.weights import begins_anew
 from rlmem.config.quoting import override_key
+from rlmem.config.run_directory import saved_config
 from rlmem.config.schema import TrainSettings
 from rlmem.config.sweep_place import Place, place_of_this_job
-from rlmem.errors import UserError, shortage
+from rlmem.errors import OccupiedError, UserError, shortage
 from rlmem.runs import others, processes
 from rlmem.runs.preflight import preflight, slow_precision
 from rlmem.runs.repeatable import repeatable
 from rlmem.runs.resume import (
     command_to_go_on,
     finished_summary,
+    follows,
     lock_run,
     resolve_run_dir,
     write_config,
@@ -124,7 +126,10 @@ def _train_here(cfg: TrainSettings, run_dir: Path, resuming: bool) -> dict[str, 
         opened.callback(torch.set_flush_denormal, False)
         opened.callback(run.let_go)
         opened.enter_context(lock_run(run_dir))
+        if not resuming and distributed.rank == 0 and find_checkpoint(run_dir) is not None:
+            raise OccupiedError(f"{run_dir}: another process has trained there just now; try again")
         cut_off = not resuming and _has_rows(run_dir / "metrics.csv")
+        changed = follows(saved_config(run_dir) or {}, cfg) if resuming else []
         _prepare(cfg, run, run_dir, job)
         if cut_off:
             _say(
@@ -132,7 +137,7 @@ def _train_here(cfg: TrainSettings, run_dir: Path, resuming: bool) -> dict[str, 
                 f"the first is saved after checkpoint.every={cfg.checkpoint.every} env steps"
             )
         if resuming:
-            _say(f"resumed at {run.stream.env_steps:,} env steps")
+            _say("; ".join([f"resumed at {run.stream.env_steps:,} env steps", *changed]))
         summary = _fit(run)
         learns = run.stream.memory.draws
     seconds = time.perf_counter() - started

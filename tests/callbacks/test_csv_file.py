@@ -67,6 +67,24 @@ def test_rows_are_on_disk_at_once(tmp_path: Path) -> None:
     file.close()
 
 
+@pytest.mark.parametrize("how", ["moved", "removed", "replaced"])
+def test_a_file_that_is_not_at_its_path_any_more_ends_the_run(tmp_path: Path, how: str) -> None:
+    """Its rows would go on in one folder, and checkpoints in another."""
+    run = tmp_path / "run"
+    run.mkdir()
+    file = CsvFile(run / "episodes.csv", ["env_steps", "return"], until=0)
+    file.write([{"env_steps": 1, "return": 1.0}])
+    if how == "moved":
+        run.rename(tmp_path / "elsewhere")
+    else:
+        file.path.unlink()
+    if how == "replaced":
+        file.path.write_text("env_steps,return\n")
+    for rows in ([], [{"env_steps": 2, "return": 2.0}]):
+        with pytest.raises(UserError, match="moved, removed or replaced while the run wrote it"):
+            file.write(rows)
+
+
 def test_half_a_header_is_forgotten(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("env_st")
     file = CsvFile(tmp_path / "a.csv", None, until=0)

@@ -57,6 +57,13 @@ def test_metrics_have_a_row_a_log_step_and_the_curves(finished_run: Path) -> Non
     assert all(row["td_error_mean"] for row in rows[1:])
 
 
+def test_a_run_that_ends_before_its_first_row_has_one(tmp_path: Path) -> None:
+    run(tmp_path, "log.every=100000")
+    (row,) = rows_of(tmp_path / "metrics.csv")
+    assert (row["env_steps"], row["grad_steps"]) == ("300", "201")
+    assert float(row["loss"]) > 0
+
+
 def test_the_loss_of_rare_updates_stands_in_the_rows_without_diagnostics(tmp_path: Path) -> None:
     given = ["experiment=pqn", "env=cartpole", "trainer.max_env_steps=3000", "log.progress=false"]
     run(tmp_path, *given, "evaluation.episodes=1", "log.diagnostics=false", tiny=[])

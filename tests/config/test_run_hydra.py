@@ -17,6 +17,7 @@ from hydra.core.config_store import ConfigStore
 from rlmem.config import CONF_DIR, check_output_dir, compose, run_hydra, safe_name
 from rlmem.config.schema import EvaluateSettings, TrainSettings
 from rlmem.errors import UserError
+from rlmem.version import __version__
 
 
 def task(cfg: TrainSettings) -> None:
@@ -32,6 +33,11 @@ def task(cfg: TrainSettings) -> None:
 
 def nothing(cfg: EvaluateSettings) -> None:
     """Stand in for a score."""
+
+
+def refused(cfg: EvaluateSettings) -> None:
+    """Stand in for a score of no run."""
+    raise UserError(f"run={cfg.run}: no run there")
 
 
 @pytest.fixture(autouse=True)
@@ -148,6 +154,23 @@ def test_evaluating_several_runs_leaves_no_file_of_hydras() -> None:
     Path("multirun.yaml").write_text("mine")
     assert run_hydra(nothing, "evaluate", ["-m", "run=here,there"]) == 0
     assert Path("multirun.yaml").exists()
+
+
+def test_evaluating_runs_that_fail_leaves_no_file_of_hydras() -> None:
+    assert run_hydra(refused, "evaluate", ["-m", "run=here,there"]) == 2
+    assert list(Path().iterdir()) == []
+
+
+def test_evaluating_no_run_is_a_mistake(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run_hydra(nothing, "evaluate", ["-m", "run=glob(*)"]) == 2
+    assert capfd.readouterr().err.startswith("rlmem: the sweep has no jobs")
+    assert list(Path().iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["train", "evaluate"])
+def test_the_version_is_our_own(name: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run_hydra(nothing, name, ["--version"]) == 0
+    assert capfd.readouterr().out == f"rlmem {__version__}\n"
 
 
 def test_the_joblib_launcher_runs_a_sweep(capfd: pytest.CaptureFixture[str]) -> None:

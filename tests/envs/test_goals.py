@@ -214,6 +214,20 @@ class Tenfold(gymnasium.Wrapper):
         return 10 * base.compute_reward(achieved, desired, info)
 
 
+class CostsActions(gymnasium.Wrapper):
+    def step(self, action: Any) -> Any:
+        observation, reward, *ends = self.env.step(action)
+        return observation, float(reward) - 0.2, *ends
+
+
+def test_rewards_that_the_rule_does_not_give_are_not_mixed_with_its_own() -> None:
+    """What is made anew would lack the cost that what was played has."""
+    assert goal_spec(Walk()).rules is not None
+    spec = goal_spec(CostsActions(Walk()))
+    assert spec.rules is None
+    assert "a step rewarded -3.2 where it gives -3" in spec.lacks
+
+
 def test_a_wrapper_that_changes_rewards_says_what_goals_are_worth() -> None:
     """As SB3 asks the outermost; others would stand beside what was played."""
     rules = GoalRules(Tenfold(Walk()))

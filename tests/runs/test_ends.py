@@ -10,6 +10,7 @@ import pytest
 import rlmem.runs.run
 from rlmem.callbacks.checkpoint import Checkpointing, find_checkpoint
 from rlmem.collect.collector import Collector
+from rlmem.errors import UserError
 from tests.runs.helpers import run, stopped, summary_of
 
 
@@ -33,6 +34,26 @@ def test_a_first_signal_during_the_last_save_does_not_cut_it_off(
     assert find_checkpoint(tmp_path) is not None
     monkeypatch.undo()
     assert run(tmp_path, f"resume={tmp_path}")["status"] == "finished"
+
+
+@pytest.mark.slow
+def test_a_run_whose_folder_is_moved_ends_there_and_goes_on_where_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, moved = tmp_path / "run", tmp_path / "moved"
+    draw = Collector._draw
+
+    def draw_or_move(stream: Collector) -> Any:
+        if stream.env_steps == 201:
+            folder.rename(moved)
+        return draw(stream)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Collector, "_draw", draw_or_move)
+        with pytest.raises(UserError, match="was moved, removed or replaced"):
+            run(folder, "checkpoint.every=120", "trainer.rounds=1")
+    assert not folder.exists()
+    assert run(moved, f"resume={moved}", "trainer.rounds=1")["status"] == "finished"
 
 
 @pytest.mark.slow

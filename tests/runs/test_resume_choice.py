@@ -158,6 +158,15 @@ def test_a_run_of_each_memory_may_become_longer(memory: str) -> None:
     pytest.fail(f"no agent and environment take memory={memory}")
 
 
+def test_what_follows_a_longer_run_is_said(copy: Path, capsys: pytest.CaptureFixture) -> None:
+    """Beta falls back, as it rises over the run: it is another run than one planned so long."""
+    run(copy, *CARTPOLE, f"resume={copy}", "trainer.max_env_steps=400")
+    said = "env steps; memory.sampler.beta_steps was 300, is 400\n"
+    assert said in capsys.readouterr().out
+    run(copy, *CARTPOLE, f"resume={copy}", "trainer.max_env_steps=400", "log.every=50")
+    assert "was 300" not in capsys.readouterr().out
+
+
 def test_a_run_that_was_cut_off_before_its_first_checkpoint_begins_anew_and_says_so(
     tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:

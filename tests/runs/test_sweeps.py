@@ -16,6 +16,7 @@ from rlmem.cli import _train
 from rlmem.collect.collector import Collector
 from rlmem.config import CONF_DIR, run_hydra
 from rlmem.config.plugins import set_defaults
+from rlmem.runs.resume import lock_run
 from tests.runs.helpers import TINY, TINY_GWR, rows_of, signal_at, summary_of
 
 ROOT = Path(__file__).parents[2]
@@ -80,6 +81,20 @@ def test_the_same_command_skips_finished_jobs_and_goes_on_with_the_others(
     assert "resumed at 201 env steps" in capfd.readouterr().out
     assert finished.stat().st_mtime_ns == before
     assert read_status(tmp_path).counts["done"] == 3
+
+
+def test_two_commands_share_the_jobs_of_a_sweep(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A job that another command runs is left to it, and has not failed."""
+    argv = ["-m", "seed=0,1", *TINY, f"hydra.sweep.dir={tmp_path}", "hydra.sweep.subdir=${seed}"]
+    with lock_run(tmp_path / "0"):
+        assert run_hydra(_train, "train", argv) == 0
+    assert "another command runs it" in capfd.readouterr().out
+    assert not [*tmp_path.rglob("error.json")]
+    assert [job.name for job in read_status(tmp_path).of("done")] == ["1"]
+    assert run_hydra(_train, "train", argv) == 0
+    assert read_status(tmp_path).counts["done"] == 2
 
 
 def test_a_training_that_fails_is_listed_and_runs_again(
