@@ -153,6 +153,9 @@ class Video:
         beside: makes a picture of an observation, uint8 [H, W, 3], that stands to the right of the
             game; always of one size.
 
+    Attributes:
+        failed: whether it could not be written.
+
     Raises:
         UserError: the optional packages are missing.
     """
@@ -168,13 +171,17 @@ class Video:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.unlink(missing_ok=True)  # it may be a link to a file elsewhere
         self._writer = imageio.get_writer(path, fps=fps, macro_block_size=2)
+        self.failed = False
 
     def append(self, frame: np.ndarray, observation: np.ndarray) -> None:
-        """Add an RGB frame uint8 [H, W, 3]; small frames are enlarged by whole factors.
+        """Add an RGB frame uint8 [H, W, 3]; small frames are enlarged by whole factors. If the file
+        cannot be written, one line says so, and what is played goes on without it.
 
         Args:
             observation: of the agent there, [*observation_shape].
         """
+        if self.failed:
+            return
         panel = self.beside(observation) if self.beside else None
         height = 320 if panel is None else len(panel)
         factor = max(1, round(height / frame.shape[0]))
@@ -183,7 +190,11 @@ class Video:
             gap = np.full((1, 2, 3), 128, np.uint8).repeat(max(len(frame), len(panel)), 0)
             high = [_high(part, len(gap)) for part in (frame, panel)]
             frame = np.concatenate([high[0], gap, high[1]], 1)
-        self._writer.append_data(frame)
+        try:
+            self._writer.append_data(frame)
+        except OSError:  # the program that packs the frames has ended, and said why
+            self.failed = True
+            print(f"video: {self.path} cannot be written; is there room?", flush=True)
 
     def close(self) -> None:
         """Finish the file."""

@@ -106,7 +106,8 @@ def score(cfg: EvaluateSettings) -> dict[str, Any]:
         print(f"human-normalised score {normalized:.3f}")
     if video:
         video.close()
-        print(f"video: {video.path}")
+        if not video.failed:
+            print(f"video: {video.path}")
     try:
         with new_text(out / "evaluations.csv", newline="") as file:
             writer = csv.writer(file)

@@ -1,5 +1,6 @@
 """Scoring a policy on whole episodes."""
 
+import resource
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -103,6 +104,25 @@ def test_a_video_is_written_enlarged_by_whole_factors(tmp_path: Path) -> None:
         video.append(np.zeros((210, 160, 3), np.uint8), np.zeros(4))
     video.close()
     assert imageio.mimread(tmp_path / "videos" / "a.mp4")[0].shape == (420, 320, 3)
+
+
+def test_a_video_without_room_is_one_line_and_the_game_goes_on(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("imageio_ffmpeg")
+    noise = np.random.default_rng(0).integers(0, 255, (300, 320, 320, 3), np.uint8)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, before[1]))  # of the packing program too
+    try:
+        video = Video(tmp_path / "a.mp4", 30)
+        for frame in noise:
+            video.append(frame, np.zeros(4))
+        video.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert video.failed
+    said = f"video: {tmp_path}/a.mp4 cannot be written; is there room?\n"
+    assert capfd.readouterr().out.count(said) == 1
 
 
 def test_a_picture_of_the_observation_stands_beside_the_game(tmp_path: Path) -> None:
