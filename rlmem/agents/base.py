@@ -69,7 +69,7 @@ class Diverged(UserError):
     def __init__(self, what: str, agent: "Learner") -> None:
         super().__init__(
             f"{what} after {agent.grad_steps:,} gradient steps: learning diverged; try "
-            f"{agent.if_diverged} or env.reward_clip=true"
+            f"{agent.if_diverged}{' or env.reward_clip=true' if agent.rewards_are_raw else ''}"
         )
 
 
@@ -98,6 +98,7 @@ class Learner(lightning.LightningModule):
         data_parallel: whether several processes can train it together: it learns from minibatches
             of a replay, and takes every gradient step by `apply_gradients`, which averages them.
         optimizer: None where nothing is learned by gradients.
+        rewards_are_raw: whether the environment's could be clipped and are not.
         stops_diverged: whether a loss that is no finite number ends the run.
     """
 
@@ -117,6 +118,7 @@ class Learner(lightning.LightningModule):
     optimizer: Any = None
     grad_steps: int = 0
     stops_diverged: bool = True
+    rewards_are_raw: bool = True
     _update: Any
     epsilon: Any  # (env steps) -> probability of a random action in training
 

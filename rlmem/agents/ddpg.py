@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from rlmem.agents.base import AgentSettings, Diverged, Learner, discount, joined
+from rlmem.agents.base import AgentSettings, Diverged, Learner, check_fixed, discount, joined
 from rlmem.agents.optimizers import FusedAdam, apply_gradients, forget_casts
 from rlmem.collect.config import SeedOf, derive_seed
 from rlmem.errors import UserError
@@ -76,6 +76,7 @@ class DDPG(Learner):
                 f"agent={settings.name}: its actions are continuous, those of env={run.env.name} "
                 "are discrete; use agent=dqn, or an env such as env=reacher"
             )
+        check_fixed(settings, {"on_divergence": "stop"}, "cannot act without numbers")
         network = settings.network
         if network.action_layer > (last := len(network.hidden) + 1):
             raise UserError(

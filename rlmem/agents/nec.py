@@ -24,6 +24,7 @@ from rlmem.agents.base import (
     Learner,
     best_at_random,
     check_discrete,
+    check_fixed,
     joined,
     or_random,
 )
@@ -72,6 +73,13 @@ class NEC(Learner):
         """Raise a UserError if the memory does not answer, or the network is none."""
         check_kind(settings.network)
         settings.epsilon.check()
+        check_fixed(settings, {"on_divergence": "stop"}, "cannot act without numbers")
+        processes = run.trainer.devices * run.trainer.num_nodes  # which share a minibatch
+        if settings.standard_keys and settings.batch_size * processes == 1:
+            raise UserError(
+                "agent.batch_size=1: agent.standard_keys=true standardises keys over a minibatch, "
+                "and that of one is 0 and learns nothing; use agent.batch_size=2 or more"
+            )
         if not getattr(run.memory.part.cls, "takes_keys", False):
             raise UserError(
                 f"memory={run.memory.name}: agent={settings.name} asks its memory what to play; "

@@ -228,6 +228,8 @@ class Rainbow(DQN):
         draw_noise(self._noisy)
         draw_noise(self._noisy_target)
         target, seen = self.td_target(row), self.cfg.augment(row["observation"])
+        if not self.cfg.target_network:  # what was learned from has noise of its own
+            draw_noise(self._noisy)
         if "consolidation" not in row:
             found, loss = self._loss(row, seen, target)
             self._descend(loss)

@@ -9,7 +9,6 @@ import hashlib
 import os
 import re
 import shlex
-import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -32,9 +31,10 @@ from rlmem.config.arguments import (
     searches,
 )
 from rlmem.config.errors import explain
-from rlmem.config.job import CRASH, USER_MISTAKE, Job, JobFailedError, say, user_mistake
+from rlmem.config.job import CRASH, USER_MISTAKE, Job, say, user_mistake
 from rlmem.config.quoting import override_of, quote_paths
 from rlmem.config.schema import CONF_DIR
+from rlmem.config.sweep import JobFailedError
 from rlmem.config.validate import check, check_evaluate, check_output_dir
 from rlmem.errors import UserError, printable, shortage
 from rlmem.version import __version__
@@ -117,7 +117,6 @@ def run_hydra(
     main = hydra.main(version_base="1.3", config_path=str(CONF_DIR), config_name=config_name)
     sweep.SweepRecord.begin()
     interrupt.forget()
-    handler = signal.getsignal(interrupt.SIGNAL)
     if "--version" in arguments:  # Hydra would tell its own
         print(f"rlmem {__version__}")
         return 0
@@ -134,8 +133,7 @@ def run_hydra(
     except JobFailedError as exc:
         return _end_of_sweep(exc.args[0])
     except KeyboardInterrupt:
-        say("interrupted")
-        return interrupt.EXIT_CODE
+        return _end_of_sweep(interrupt.EXIT_CODE)
     except Exception as exc:
         spent = None if isinstance(exc, UserError) else shortage(exc)
         if spent:
@@ -159,14 +157,13 @@ def run_hydra(
             say(lost)
         return _end_of_sweep(CRASH)
     finally:
-        interrupt.handle(handler)
         sweep.SweepRecord.tidy()
     if job.error is not None:
         line = str(job.error) if isinstance(job.error, UserError) else shortage(job.error)
         if line is not None:
             return user_mistake(job.error, line, show)
         raise job.error
-    return _end_of_sweep(0)
+    return _end_of_sweep(sweep.SweepRecord.code)
 
 
 def _end_of_sweep(code: int) -> int:
@@ -174,10 +171,6 @@ def _end_of_sweep(code: int) -> int:
     first that failed where there is none."""
     current = sweep.SweepRecord.current
     failed = current.failed() if current else []
-    if current and (interrupt.came() or code == interrupt.EXIT_CODE):
-        again = override_of("hydra.sweep.dir", str(current.folder))
-        say(f"interrupted; the same command with {again} goes on")
-        return interrupt.EXIT_CODE
     if sweep.SweepRecord.none or (current and not (current.jobs or current.search)):
         if current:
             current.forget()
@@ -186,7 +179,10 @@ def _end_of_sweep(code: int) -> int:
     if current and failed:
         listed = printable(sweep.failure_list(failed, current.folder))
         print(f"rlmem: {listed}", file=sys.stderr, flush=True)
-    elif current and code == 0:
+    if code == interrupt.EXIT_CODE:
+        again = current and override_of("hydra.sweep.dir", str(current.folder))
+        say("interrupted" + (f"; the same command with {again} goes on" if again else ""))
+    elif current and not failed and code == 0:
         print(
             "compare them: python evaluate.py mode=report "
             f"{printable(shlex.quote(f'sweep={current.folder}'))}"

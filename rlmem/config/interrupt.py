@@ -1,12 +1,16 @@
 """Ctrl-C in a sweep whose jobs run in processes of this machine: each saves, then the sweep ends.
 
-A terminal sends the signal to all processes of a command. The launcher, interrupted, would kill its
-workers while they save; so it is not interrupted the first time. A job that has saved ends as one
-that failed, without an error, and those that wait for a worker end before they begin.
+A terminal sends the signal to all processes of a command. joblib, interrupted, would kill its
+workers while they save; so its launcher is not interrupted the first time. It begins no further
+job, waits for those that run, and is interrupted then. In a worker a job that was interrupted ends
+like one that failed, as joblib kills the other workers where one raises more than that.
 """
 
 import contextlib
+import functools
 import signal
+import sys
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from hydra.core.hydra_config import HydraConfig
@@ -45,20 +49,77 @@ def mark(*args: Any) -> None:
     _HERE.interrupted = True
 
 
-def waits(hydra: Any) -> bool:
-    """Whether a command waits for its jobs to save. A search does not: it would draw trial after
-    trial in place of those that ended."""
-    return "n_jobs" in hydra.launcher and "n_trials" not in hydra.sweeper
-
-
 def in_job() -> bool:
-    """Whether this is a job of a command that waits."""
+    """Whether this is a job of a launcher that waits."""
     config = HydraConfig.get()
-    return config.mode == RunMode.MULTIRUN and waits(config)
+    return config.mode == RunMode.MULTIRUN and "n_jobs" in config.launcher
 
 
 def handle(handler: Any) -> Any:
-    """Let a function handle the signal; what did before (None in a thread, where none can)."""
+    """Let a function handle the signal; what did before. In a thread none can."""
     with contextlib.suppress(ValueError):
         return signal.signal(SIGNAL, handler)
     return None
+
+
+@contextlib.contextmanager
+def handled_by(handler: Any) -> Iterator[None]:
+    """A function handles the signal meanwhile."""
+    before = handle(handler)
+    try:
+        yield
+    finally:
+        if before is not None:
+            handle(before)
+
+
+class _UntilInterrupted(Sequence):
+    """A list that ends where the signal came, for who goes through it step by step."""
+
+    def __init__(self, items: Sequence[Any]) -> None:
+        self._items = items
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._items[index]
+
+    def __iter__(self) -> Iterator[Any]:
+        for item in self._items:
+            if came():
+                return
+            yield item
+
+
+def let_jobs_save(launcher: Any) -> None:
+    """Make joblib's launcher (the class) wait for the jobs that run."""
+    launch = launcher.launch
+    if hasattr(launch, "__wrapped__"):
+        return
+
+    def say_and_mark(*args: Any) -> None:
+        mark()
+        text = "interrupted: jobs that run are saved, no other begins; again: at once"
+        with contextlib.suppress(OSError):  # the terminal may be what is gone
+            print(f"\nrlmem: {text}", file=sys.stderr, flush=True)
+
+    @functools.wraps(launch)
+    def waiting(self: Any, job_overrides: Sequence[Any], initial_job_idx: int) -> Any:
+        from joblib import effective_n_jobs
+
+        # A worker without a job would be interrupted, and joblib takes that for a crash.
+        count = effective_n_jobs(self.joblib.get("n_jobs", 1))
+        self.joblib["n_jobs"] = max(1, min(count, len(job_overrides)))
+        with handled_by(say_and_mark):
+            try:
+                returned = launch(self, _UntilInterrupted(job_overrides), initial_job_idx)
+            except Exception:
+                if came():  # while a worker started: it has no job yet, and dies
+                    raise KeyboardInterrupt from None
+                raise
+        if came():
+            raise KeyboardInterrupt
+        return returned
+
+    launcher.launch = waiting

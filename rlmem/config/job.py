@@ -15,15 +15,12 @@ from omegaconf import DictConfig, OmegaConf
 
 from rlmem.config import interrupt, sweep
 from rlmem.config.quoting import override_key, override_of
+from rlmem.config.sweep import JobFailedError
 from rlmem.config.validate import check, check_evaluate, check_output_dir
 from rlmem.errors import OccupiedError, UserError, one_line
 
 CHECKS: dict[str, Callable[[DictConfig], Any]] = {"train": check, "evaluate": check_evaluate}
 USER_MISTAKE, CRASH = 2, 1
-
-
-class JobFailedError(Exception):
-    """A sweep's job failed and has said so: (exit code)."""
 
 
 class Job:
@@ -39,10 +36,11 @@ class Job:
     def __call__(self, cfg: DictConfig) -> Any:
         """Run the task; a single run keeps its exception, a sweep's job reports it here."""
         folder = Path(HydraConfig.get().runtime.output_dir)
-        if trains := self.config_name == "train":  # evaluate.py's folder is the user's own
-            sweep.clear_error(folder)
+        trains = self.config_name == "train"  # evaluate.py's folder is the user's own
         try:
             with _interrupted_once():
+                if trains:
+                    sweep.clear_error(folder)
                 settings = CHECKS[self.config_name](cfg)
                 if trains:
                     given = HydraConfig.get().overrides.task
@@ -84,9 +82,9 @@ def _name() -> str:
 
 @contextmanager
 def _interrupted_once() -> Iterator[None]:
-    """Within a command that waits for its jobs, a job that Ctrl-C ends fails like any other, so
-    that the launcher hears of the others too; and none begins after it in this process, which is
-    not interrupted between two jobs.
+    """Beside a launcher that waits, a job that Ctrl-C ends fails like any other, so that the
+    launcher hears of the others too; and none begins after it in this process, which is not
+    interrupted between two jobs.
 
     Raises:
         JobFailedError: it was ended so.

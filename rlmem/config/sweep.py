@@ -9,6 +9,7 @@ import contextlib
 import copy
 import fcntl
 import json
+import pkgutil
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,13 +67,26 @@ def _code(error: dict[str, Any]) -> int:
     return int(code) if code is not None and code in Kind(int, low=1, high=255) else 1
 
 
+class JobFailedError(Exception):
+    """A sweep's job failed and has said so: (exit code)."""
+
+
 class FailedJob(JobReturn):
-    """What Hydra keeps of a job that failed and has said so: asked for its value, it raises what
-    the job raised, without the line that Hydra's own would write between ours."""
+    """What Hydra keeps of a job that failed: asked for its value, it raises what the job raised,
+    without the line that Hydra's own would write between ours."""
 
     @property
     def return_value(self) -> Any:
         raise self._return_value
+
+
+class FailedJobOfGrid(FailedJob):
+    """One of a grid, that has said so: the others follow, in batches after it too. The command
+    keeps the first one's exit code."""
+
+    @property
+    def return_value(self) -> Any:
+        SweepRecord.code = SweepRecord.code or self._return_value.args[0]
 
 
 class SweepRecord(Callback):
@@ -80,17 +94,18 @@ class SweepRecord(Callback):
     speak for itself.
 
     `current` is the sweep of this process, as Hydra gives nobody its callbacks; `none` says that
-    a command which is no sweep's asked for no job.
+    a command which is no sweep's asked for no job; `code` is that of a job that failed.
     """
 
     current: ClassVar[Sweep | None] = None
     none: ClassVar[bool] = False
+    code: ClassVar[int] = 0
     _litter: ClassVar[Path | None] = None
 
     @classmethod
     def begin(cls) -> None:
         """Forget the command before."""
-        cls.current, cls.none, cls._litter = None, False, None
+        cls.current, cls.none, cls.code, cls._litter = None, False, 0, None
 
     @classmethod
     def tidy(cls) -> None:
@@ -102,6 +117,9 @@ class SweepRecord(Callback):
         self, config: DictConfig, config_name: str | None = None, **kwargs: Any
     ) -> None:
         """Write sweep.json before the first job; a search goes on with its study."""
+        if "n_jobs" in config.hydra.launcher:
+            with contextlib.suppress(ImportError):  # the launcher's own to say
+                interrupt.let_jobs_save(pkgutil.resolve_name(config.hydra.launcher["_target_"]))
         if config_name != "train":  # scores of several runs, each in its run's own folder
             file = Path(config.hydra.sweep.dir, "multirun.yaml")
             SweepRecord._litter = None if file.exists() else file
@@ -137,15 +155,16 @@ class SweepRecord(Callback):
                 aside = hydra.job.config.override_dirname.exclude_keys
                 asked = _without(command["overrides"], aside)
                 others = [c for c in before if _without(c.get("overrides"), aside) != asked]
+                found = Sweep(folder, jobs, before, search="n_trials" in hydra.sweeper)
+                SweepRecord.current = found  # before there is a trace of it
                 _write(folder / SWEEP_FILE, {"commands": [*others, command]})
-            SweepRecord.current = Sweep(folder, jobs, before, search="n_trials" in hydra.sweeper)
-            if interrupt.waits(hydra):
-                interrupt.handle(interrupt.mark)
 
     def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:
         """In the process that ran the job, before its launcher hands the return on."""
         if job_return.status == JobStatus.FAILED:
-            job_return.__class__ = FailedJob
+            said = isinstance(job_return._return_value, JobFailedError)
+            grid = "n_trials" not in config.hydra.sweeper  # a search draws others by what failed
+            job_return.__class__ = FailedJobOfGrid if said and grid else FailedJob
 
 
 def _without(overrides: Any, keys: Collection[str]) -> Any:

@@ -72,7 +72,7 @@ class Policy(nn.Module):
 
     def first_state(self, envs: int) -> torch.Tensor:
         """What an episode begins with: zeros [envs, state_size]."""
-        return torch.zeros(envs, self.state_size)
+        return torch.zeros(envs, self.state_size, dtype=torch.float32)
 
     def forward(
         self, observation: torch.Tensor, state: torch.Tensor

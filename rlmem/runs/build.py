@@ -27,6 +27,8 @@ def build_agent(run: TrainSettings, spec: EnvSpec) -> Learner:
     torch.manual_seed(derive_seed(run.seed, SeedOf.WEIGHTS))
     agent = run.agent.build(run, spec).eval()
     agent.stops_diverged = run.agent.on_divergence == "stop"
+    as_given = getattr(run.memory.part.cls, "rewards_as_given", False)
+    agent.rewards_are_raw = not (run.env.reward_clip or as_given)
     return agent
 
 

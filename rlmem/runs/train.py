@@ -126,8 +126,8 @@ def _train_here(cfg: TrainSettings, run_dir: Path, resuming: bool) -> dict[str, 
         opened.callback(torch.set_flush_denormal, False)
         opened.callback(run.let_go)
         opened.enter_context(lock_run(run_dir))
-        if not resuming and distributed.rank == 0 and find_checkpoint(run_dir) is not None:
-            raise OccupiedError(f"{run_dir}: another process has trained there just now; try again")
+        if distributed.rank == 0:
+            _check_still_to_do(cfg, run_dir, resuming)
         cut_off = not resuming and _has_rows(run_dir / "metrics.csv")
         changed = follows(saved_config(run_dir) or {}, cfg) if resuming else []
         _prepare(cfg, run, run_dir, job)
@@ -157,6 +157,20 @@ def _train_here(cfg: TrainSettings, run_dir: Path, resuming: bool) -> dict[str, 
         _say(f"go on with: {command_to_go_on(run_dir)}")
         sys.exit(128 + stopped)
     return summary
+
+
+def _check_still_to_do(cfg: TrainSettings, run_dir: Path, resuming: bool) -> None:
+    """Another process may have trained here between the look into the folder and its lock.
+
+    Raises:
+        OccupiedError: it has.
+    """
+    done = finished_summary(run_dir)
+    begun = not resuming and find_checkpoint(run_dir) is not None
+    if begun or (done and _long_enough(cfg, done)):
+        raise OccupiedError(
+            f"{run_dir}: another process has trained there just now; the same command again sees it"
+        )
 
 
 def _has_rows(path: Path) -> bool:
@@ -216,12 +230,16 @@ def _fit(run: Run) -> dict[str, Any]:
         with repeatable(run.trainer.strategy.root_device):
             summary = run.fit()
     except BaseException as exc:
-        # A second signal, or one in the final evaluation; Lightning makes it a SystemExit.
-        if not (run.signals.received and isinstance(exc, KeyboardInterrupt | SystemExit)):
+        # Of Ctrl-C Lightning makes a SystemExit.
+        if run.signals.received and isinstance(exc, KeyboardInterrupt | SystemExit):
+            status = "interrupted"  # a second signal, or one in the final evaluation
+        elif isinstance(exc, SystemExit) and isinstance(exc.__context__, KeyboardInterrupt):
+            status = "interrupted"  # while Lightning sets up, before the run's own handlers
+            raise KeyboardInterrupt from None
+        else:
             whole = "".join(traceback.format_exception_only(exc)).strip()
             error = str(exc) if isinstance(exc, UserError) else whole
             raise
-        status = "interrupted"
     finally:
         summary = summary or run.summary(status, error)
         run.close(summary)

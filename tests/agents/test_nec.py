@@ -245,6 +245,13 @@ def test_what_an_environment_does_not_allow_is_one_line(given: list[str], line: 
     assert str(error.value).startswith(line)
 
 
+def test_a_minibatch_of_one_has_no_spread_of_keys() -> None:
+    for given in (["agent.batch_size=2"], ["agent.batch_size=1", "agent.standard_keys=false"]):
+        assert settings("agent=nec", "memory=dnd", *given)
+    with pytest.raises(UserError, match=r"agent.batch_size=1: .* use agent.batch_size=2 or more"):
+        settings("agent=nec", "memory=dnd", "agent.batch_size=1")
+
+
 def test_a_reward_that_is_no_number_is_refused_and_changes_nothing() -> None:
     _, memory, stream = parts()
     played(stream, 60)

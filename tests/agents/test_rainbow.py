@@ -57,6 +57,25 @@ def test_without_a_target_network_targets_are_of_the_online_one() -> None:
     np.testing.assert_allclose(agent.update(batch)["td_error"][0].numpy(), wanted, rtol=1e-4)
 
 
+def test_targets_have_noise_of_their_own_without_a_target_network_too() -> None:
+    """Under one draw the noise would be learned against itself (Fortunato 2018)."""
+    agent = make_agent("agent.target_network=false", "agent.noisy=true", plain=False)
+    noise: list[torch.Tensor] = []
+
+    def noted(method: Any) -> Any:
+        def call(*given: Any) -> Any:
+            noise.append(agent._noisy[0].noise_in.clone())
+            return method(*given)
+
+        return call
+
+    agent.td_target, agent._loss = noted(agent.td_target), noted(agent._loss)
+    agent.update(make_batch())
+    of_target, of_loss = noise
+    assert not torch.equal(of_target, of_loss)
+    assert torch.equal(agent._noisy[0].noise_in, of_loss)  # explores until the next update
+
+
 @pytest.mark.parametrize("kind", ["c51", "qr"])
 @pytest.mark.parametrize("dueling", ["true", "false"])
 def test_distributions_learn_a_constant_return(kind: str, dueling: str) -> None:

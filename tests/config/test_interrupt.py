@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+from rlmem.config import run_hydra
+from rlmem.errors import UserError
+
 ROOT = Path(__file__).parents[2]
 WAIT = 120  # seconds; generous, for machines that do other things meanwhile
 
@@ -27,10 +30,20 @@ def until_interrupted(cfg: Any) -> None:
     sys.exit(128 + came[0])
 
 
+def fails(cfg: Any) -> None:
+    raise UserError("env=pong: not installed")
+
+
+def interrupts(cfg: Any) -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
 def begun(folder: Path, *given: str) -> subprocess.Popen:
-    argv = ["-m", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2", "hydra.sweep.dir=sweep"]
+    argv = ["-m", "hydra/launcher=joblib", "hydra.sweep.dir=sweep"]
     code = (
-        "import sys; from rlmem.config import run_hydra; "
+        "import signal, sys; "  # which a shell that runs the tests behind it may ignore
+        "signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "from rlmem.config import run_hydra; "
         "from tests.config.test_interrupt import until_interrupted as task; "
         f"sys.exit(run_hydra(task, 'train', {[*argv, *given]}))"
     )
@@ -55,28 +68,80 @@ def wait_for(folder: Path, count: int) -> None:
         time.sleep(0.1)
 
 
+SAVED = (
+    "\nrlmem: interrupted: jobs that run are saved, no other begins; again: at once\n"
+    "rlmem: interrupted; the same command with hydra.sweep.dir=sweep goes on\n"
+)
+
+
 @pytest.mark.slow
-def test_each_job_saves_and_none_begins(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("n_jobs", "seeds"), [(2, "1,2,3,4,5,6,7,8"), (4, "1,2")])
+def test_each_job_saves_and_none_begins(tmp_path: Path, n_jobs: int, seeds: str) -> None:
+    """With more workers than jobs as well: one without a job would be interrupted."""
     pytest.importorskip("hydra_plugins.hydra_joblib_launcher")
-    process = begun(tmp_path, "seed=1,2,3,4")
+    process = begun(tmp_path, f"seed={seeds}", f"hydra.launcher.n_jobs={n_jobs}")
     wait_for(tmp_path, 2)
+    time.sleep(1)
     os.killpg(process.pid, signal.SIGINT)
     _, err = process.communicate(timeout=WAIT)
-    again = "rlmem: interrupted; the same command with hydra.sweep.dir=sweep goes on\n"
-    assert (process.returncode, err) == (130, again)
+    assert (process.returncode, err) == (130, SAVED)
     assert names(tmp_path, "saved") == names(tmp_path, "started") == ["seed=1", "seed=2"]
     assert names(tmp_path, "error.json") == []
 
 
 @pytest.mark.slow
+def test_before_the_first_job_the_signal_interrupts_at_once(tmp_path: Path) -> None:
+    """While Hydra composes each job, which takes minutes of a large grid."""
+    pytest.importorskip("hydra_plugins.hydra_joblib_launcher")
+    process = begun(tmp_path, "seed=range(200)", "hydra.launcher.n_jobs=2")
+    end = time.monotonic() + WAIT
+    while not (tmp_path / "sweep/sweep.json").exists():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=WAIT)
+    assert (process.returncode, err) == (130, SAVED.splitlines(keepends=True)[-1])
+    assert names(tmp_path, "started") == []
+
+
+def test_a_job_that_does_not_begin_keeps_why_it_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("hydra_plugins.hydra_joblib_launcher")
+    monkeypatch.chdir(tmp_path)
+    argv = ["-m", "seed=1,2,3", "hydra.sweep.dir=sweep", "hydra/launcher=joblib"]
+    argv += ["hydra.launcher.n_jobs=1"]
+    before = signal.getsignal(signal.SIGINT)
+    assert run_hydra(fails, "train", argv) == 2
+    assert names(tmp_path, "error.json") == ["seed=1", "seed=2", "seed=3"]
+    capfd.readouterr()
+    assert run_hydra(interrupts, "train", argv) == 130
+    assert names(tmp_path, "error.json") == ["seed=2", "seed=3"]
+    err = capfd.readouterr().err
+    assert "2 failed" in err
+    assert err.endswith(SAVED.splitlines(keepends=True)[-1])
+    assert signal.getsignal(signal.SIGINT) == before
+
+
+def test_scores_that_are_interrupted_say_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("hydra_plugins.hydra_joblib_launcher")
+    monkeypatch.chdir(tmp_path)
+    argv = ["-m", "run=a,b", "hydra/launcher=joblib", "hydra.launcher.n_jobs=1"]
+    assert run_hydra(interrupts, "evaluate", argv) == 130
+    assert capfd.readouterr().err == "rlmem: interrupted\n"
+
+
+@pytest.mark.slow
 def test_the_second_signal_interrupts_at_once(tmp_path: Path) -> None:
     pytest.importorskip("hydra_plugins.hydra_joblib_launcher")
-    process = begun(tmp_path, f"seed={WAIT},{WAIT + 1}")
+    process = begun(tmp_path, f"seed={WAIT},{WAIT + 1}", "hydra.launcher.n_jobs=2")
     wait_for(tmp_path, 2)
     os.killpg(process.pid, signal.SIGINT)
     time.sleep(1)
     os.killpg(process.pid, signal.SIGINT)
     _, err = process.communicate(timeout=WAIT)
     assert process.returncode == 130
-    assert "rlmem: interrupted\n" in err
+    assert err.endswith(SAVED.splitlines(keepends=True)[-1])
     assert names(tmp_path, "saved") == []

@@ -174,6 +174,13 @@ def test_failed_jobs_are_listed_and_the_same_command_runs_them_again(
     assert not list(Path("sweep").rglob("error.json"))
 
 
+def test_batches_follow_one_with_a_job_that_failed() -> None:
+    assert sweep("seed=8,1,2,3", "hydra.sweeper.max_batch_size=2") == 1
+    assert sorted(file.parent.name for file in Path("sweep").glob("*/ran")) == [
+        f"seed={seed}" for seed in (1, 2, 3, 8)
+    ]
+
+
 @pytest.mark.parametrize("content", ["null", "[1]", '{"commands": [1]}', "{"])
 def test_a_damaged_record_is_written_anew(content: str) -> None:
     Path("sweep").mkdir()

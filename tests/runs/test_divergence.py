@@ -7,6 +7,7 @@ import pytest
 import rlmem
 from rlmem.errors import UserError
 from tests.runs.helpers import run, summary_of
+from tests.settings import settings
 
 LOST = "agent.lr=1e30"
 
@@ -27,6 +28,21 @@ def test_diverged_runs_fail_and_say_what_to_look_at(tmp_path: Path, overrides: l
     summary = summary_of(tmp_path)
     assert summary["status"] == "failed"
     assert "learning diverged" in summary["error"]
+
+
+def test_what_is_done_already_is_not_advised(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="learning diverged; try") as raised:
+        run(tmp_path, "env=cartpole", "env.reward_clip=true", LOST)
+    assert "reward_clip" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [["agent=ddpg", "env=reacher"], ["agent=td3", "env=reacher"], ["agent=nec", "memory=dnd"]],
+)
+def test_who_cannot_act_without_numbers_does_not_go_on(overrides: list[str]) -> None:
+    with pytest.raises(UserError, match=r"on_divergence=continue: agent=\w+ cannot act without"):
+        settings(*overrides, "agent.on_divergence=continue")
 
 
 def test_a3c_whose_workers_lost_their_weights_fails_too(tmp_path: Path) -> None:

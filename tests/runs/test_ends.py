@@ -37,6 +37,23 @@ def test_a_first_signal_during_the_last_save_does_not_cut_it_off(
 
 
 @pytest.mark.slow
+def test_an_interrupt_while_lightning_sets_up_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def setup(self: Checkpointing, *args: Any, **options: Any) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(Checkpointing, "setup", setup)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may ignore it
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run(tmp_path)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert summary_of(tmp_path)["status"] == "interrupted"
+
+
+@pytest.mark.slow
 def test_a_run_whose_folder_is_moved_ends_there_and_goes_on_where_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

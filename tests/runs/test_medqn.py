@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from rlmem.errors import UserError
 from tests.runs.test_train import TINY_ATARI, run
 
 slow = pytest.mark.slow
@@ -32,3 +33,9 @@ def test_a_small_real_memory_trains_on_a_game_of_atari(tmp_path: Path) -> None:
     summary = run(tmp_path, "experiment=medqn_atari", *TINY_ATARI, *small)
     assert (summary["status"], summary["memory"]) == ("finished", "medqn_r")
     assert summary["memory_entries"] == 100
+
+
+def test_states_are_not_drawn_of_pixels(tmp_path: Path) -> None:
+    given = ["env=gym", "env.id=CarRacing-v3", "+env.kwargs.continuous=false", "memory=medqn_u"]
+    with pytest.raises(UserError, match=r"screens of CarRacing-v3 drawn pixel by pixel are noise"):
+        run(tmp_path, *given, tiny=["trainer.accelerator=cpu"])

@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rlmem.errors import UserError
+from rlmem.config.schema import TrainSettings
+from rlmem.errors import OccupiedError, UserError
 from rlmem.runs.resume import differences, resolve_run_dir
+from rlmem.runs.run import Run
 from rlmem.runs.train import train
 from tests.runs.helpers import CARTPOLE, TINY, rows_of, run, summary_of
 from tests.settings import settings
@@ -156,6 +158,25 @@ def test_a_run_of_each_memory_may_become_longer(memory: str) -> None:
         assert differences(short.values, longer) == []
         return
     pytest.fail(f"no agent and environment take memory={memory}")
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_run_that_another_process_ends_meanwhile_is_left_as_it_is(
+    copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begun: bool
+) -> None:
+    """Between the look into the folder and its lock stands the building of all parts."""
+    folder = copy if begun else tmp_path / "fresh"
+    build = Run.__init__
+
+    def end_meanwhile(self: Run, cfg: TrainSettings, run_dir: Path) -> None:
+        monkeypatch.undo()
+        run(folder, *CARTPOLE, *([f"resume={folder}"] if begun else []))
+        build(self, cfg, run_dir)
+
+    monkeypatch.setattr(Run, "__init__", end_meanwhile)
+    with pytest.raises(OccupiedError, match="another process has trained there just now"):
+        run(folder, *CARTPOLE, *([f"resume={folder}"] if begun else []))
+    assert summary_of(folder)["status"] == "finished"
 
 
 def test_what_follows_a_longer_run_is_said(copy: Path, capsys: pytest.CaptureFixture) -> None:

@@ -27,6 +27,11 @@ from rlmem.memories.transforms.base import ReplayTransform
 from rlmem.registry import part
 from rlmem.settings import Settings, setting
 
+_NOISE = (
+    "memory.consolidation.states=bounds: screens of {} drawn pixel by pixel are noise; use "
+    "memory=medqn_r, or memory.consolidation.states=stored"
+)
+
 
 class States(Protocol):
     """Where states to consolidate come from."""
@@ -247,18 +252,22 @@ class ConsolidatedReplay(Replay):
             )
         screens = getattr(run.env.part.cls, "screens", False)
         if settings.consolidation.states == "bounds" and screens:
-            raise UserError(
-                f"memory.consolidation.states=bounds: screens of env={run.env.name} drawn pixel by "
-                "pixel are noise; use memory=medqn_r, or memory.consolidation.states=stored"
-            )
+            raise UserError(_NOISE.format(f"env={run.env.name}"))
 
     @classmethod
     def transforms(
         cls, settings: MedqnSettings, needs: Needs, storage: RingStorage
     ) -> Sequence[ReplayTransform]:
-        """States to consolidate."""
+        """States to consolidate.
+
+        Raises:
+            UserError: they would be drawn of pixels.
+        """
         own, spec = settings.consolidation, needs.spec
         bounded = own.states == "bounds"
+        screens = len(spec.frame_shape) > 1 and spec.dtype == np.uint8
+        if bounded and screens and getattr(spec, "highest", 1) > 1:
+            raise UserError(_NOISE.format(getattr(spec, "env_id", "the environment")))
         return (
             Consolidation(
                 BoundedStates(spec.frame_shape, spec.dtype) if bounded else StoredStates(storage),

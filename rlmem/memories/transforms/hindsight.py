@@ -296,6 +296,7 @@ class HindsightReplay(Replay):
     """A ring whose batches have goals that were achieved."""
 
     colours: ClassVar = {"her": 5}  # in figures
+    rewards_as_given = True  # none are clipped
 
     @classmethod
     def check(cls, settings: HerSettings, run: Any) -> None:

@@ -13,7 +13,9 @@ from rlmem.memories import NewestSampler, ReplayMemory
 from tests.memories.helpers import RandomEnvs, configured
 
 VECTORS = EnvSpec("CartPole-v1", "gym", 2, (4,), np.dtype(np.float32), 1, 2, 1)
-PLANES = EnvSpec("MinAtar/Breakout", "minatar", 2, (3, 5, 5), np.dtype(np.uint8), 1, 3, 1)
+PLANES = EnvSpec(
+    "MinAtar/Breakout", "minatar", 2, (3, 5, 5), np.dtype(np.uint8), 1, 3, 1, highest=1
+)
 
 
 def make(spec: EnvSpec, *overrides: str, memory: str = "medqn_u", seed: int = 0) -> ReplayMemory:
