@@ -98,6 +98,7 @@ class Learner(lightning.LightningModule):
         data_parallel: whether several processes can train it together: it learns from minibatches
             of a replay, and takes every gradient step by `apply_gradients`, which averages them.
         optimizer: None where nothing is learned by gradients.
+        remark: what of its settings does nothing in this run; '' where all do something.
         rewards_are_raw: whether the environment's could be clipped and are not.
         stops_diverged: whether a loss that is no finite number ends the run.
     """
@@ -119,6 +120,7 @@ class Learner(lightning.LightningModule):
     grad_steps: int = 0
     stops_diverged: bool = True
     rewards_are_raw: bool = True
+    remark: str = ""
     _update: Any
     epsilon: Any  # (env steps) -> probability of a random action in training
 

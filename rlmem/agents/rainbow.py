@@ -148,6 +148,11 @@ class Rainbow(DQN):
         super().__init__(cfg, observation_shape, num_actions, input_scale)
         self.distribution = make_distribution(cfg)
         self.updates = updates
+        if updates and cfg.reset_every and not self._resets(updates):
+            self.remark = (
+                f"agent.reset_every={cfg.reset_every}: no head begins anew, as the run makes "
+                f"{updates:,} updates and as many must be left; {updates // 2} or less does"
+            )
         if not cfg.target_network:
             del self.target
         self._noisy = noisy_layers(self.online)

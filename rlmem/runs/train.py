@@ -211,6 +211,8 @@ def _prepare(cfg: TrainSettings, run: Run, run_dir: Path, job: Place | None) -> 
         _say(slow)
     if unread := _unread_threshold(cfg):
         _say(unread)
+    if run.agent.remark:
+        _say(f"WARNING: {run.agent.remark}")
     if lost := begins_anew(run.agent):
         _say(
             f"WARNING: agent={cfg.agent.name}: a checkpoint keeps its optimizer alone; what it "

@@ -124,6 +124,14 @@ def test_weights_decay_apart_from_the_gradient() -> None:
     )
 
 
+def test_a_head_that_never_begins_anew_is_said() -> None:
+    said = make_agent("agent.reset_every=18", updates=35).remark
+    assert said.startswith("agent.reset_every=18: no head begins anew, as the run makes 35 updates")
+    assert said.endswith("17 or less does")
+    assert not make_agent("agent.reset_every=17", updates=35).remark
+    assert not make_agent(updates=35).remark
+
+
 def test_the_head_begins_anew_where_as_many_steps_are_left() -> None:
     agent = make_agent("agent.reset_every=10", updates=35, plain=False)
     batch, kept = make_batch(), []

@@ -118,7 +118,8 @@ def atari_100k() -> list[Claim]:
               for page in ("studies/atari_100k/findings.md", "docs/atari.md")),
             ("README.md", f"6,600 scored {means[1].removesuffix(')')}); this was chosen because a "
                           f"run on this game had scored 0 | {updated}"),
-            ("README.md", f"data-efficient Rainbow scored {' and '.join(listed(der).rsplit(', ', 1))} "
+            ("README.md", "data-efficient Rainbow scored "
+                          f"{' and '.join(listed(der).rsplit(', ', 1))} "
                           "on Road Runner after 100,000 env steps (published 9,600) | "
                           f"{len(der)} seeds; {updates:,} gradient steps |"),
             ("README.md", "interquartile mean (without the best and the worst game) of "
