@@ -111,6 +111,7 @@ def let_jobs_save(launcher: Any) -> None:
         # A worker without a job would be interrupted, and joblib takes that for a crash.
         count = effective_n_jobs(self.joblib.get("n_jobs", 1))
         self.joblib["n_jobs"] = max(1, min(count, len(job_overrides)))
+        before = HydraConfig.instance().cfg
         with handled_by(say_and_mark):
             try:
                 returned = launch(self, _UntilInterrupted(job_overrides), initial_job_idx)
@@ -118,6 +119,8 @@ def let_jobs_save(launcher: Any) -> None:
                 if came():  # while a worker started: it has no job yet, and dies
                     raise KeyboardInterrupt from None
                 raise
+            finally:  # of jobs that ran in this process, as one worker's do
+                HydraConfig.instance().cfg = before
         if came():
             raise KeyboardInterrupt
         return returned

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hydra.core.hydra_config import HydraConfig
 
 from rlmem.config import run_hydra
 from rlmem.errors import UserError
@@ -121,6 +122,7 @@ def test_a_job_that_does_not_begin_keeps_why_it_failed(
     assert "2 failed" in err
     assert err.endswith(SAVED.splitlines(keepends=True)[-1])
     assert signal.getsignal(signal.SIGINT) == before
+    assert not HydraConfig.initialized()
 
 
 def test_scores_that_are_interrupted_say_so(
