@@ -178,8 +178,8 @@ class Recorder(lightning.Callback):
             self.write_row(pl_module, self._newest, trainer.callback_metrics)
             self._newest = {}
 
-    def end(self, trainer: lightning.Trainer, agent: Any) -> None:
-        """Make the only row of a run that finishes before its first is due."""
+    def write_only_row(self, trainer: lightning.Trainer, agent: Any) -> None:
+        """Make the row of a run that finishes before its first is due; of others none."""
         if self.stream.env_steps < self.every:
             self.write_row(agent, self._newest, trainer.callback_metrics)
 

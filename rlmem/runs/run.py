@@ -137,7 +137,7 @@ class Run:
             raise UserError(f"{self.stream.failure}; the run is saved, go on with: {again}")
         if self.stopped:
             return self.summary("interrupted")
-        self.recorder.end(self.trainer, self.agent)
+        self.recorder.write_only_row(self.trainer, self.agent)
         if distributed.rank == 0 and self.recorder.evaluated_at < self.stream.env_steps:
             self.evaluation.evaluate(self.agent)
         # With the summary in it, this checkpoint alone says that the run is finished: whoever

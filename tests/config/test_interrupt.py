@@ -15,7 +15,13 @@ from rlmem.config import run_hydra
 from rlmem.errors import UserError
 
 ROOT = Path(__file__).parents[2]
+pytest.importorskip("hydra_plugins.hydra_joblib_launcher")
 WAIT = 120  # seconds; generous, for machines that do other things meanwhile
+
+
+@pytest.fixture(autouse=True)
+def in_a_fresh_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
 
 
 def until_interrupted(cfg: Any) -> None:
@@ -62,11 +68,11 @@ def names(folder: Path, file: str) -> list[str]:
     return sorted(path.parent.name for path in folder.glob(f"sweep/*/{file}"))
 
 
-def wait_for(folder: Path, count: int) -> None:
+def wait_for(folder: Path, files: str, count: int) -> None:
     end = time.monotonic() + WAIT
-    while len(names(folder, "started")) < count:
+    while len([*folder.glob(files)]) < count:
         assert time.monotonic() < end
-        time.sleep(0.1)
+        time.sleep(0.05)
 
 
 SAVED = (
@@ -79,9 +85,8 @@ SAVED = (
 @pytest.mark.parametrize(("n_jobs", "seeds"), [(2, "1,2,3,4,5,6,7,8"), (4, "1,2")])
 def test_each_job_saves_and_none_begins(tmp_path: Path, n_jobs: int, seeds: str) -> None:
     """With more workers than jobs as well: one without a job would be interrupted."""
-    pytest.importorskip("hydra_plugins.hydra_joblib_launcher")
     process = begun(tmp_path, f"seed={seeds}", f"hydra.launcher.n_jobs={n_jobs}")
-    wait_for(tmp_path, 2)
+    wait_for(tmp_path, "sweep/*/started", 2)
     time.sleep(1)
     os.killpg(process.pid, signal.SIGINT)
     _, err = process.communicate(timeout=WAIT)
@@ -93,12 +98,8 @@ def test_each_job_saves_and_none_begins(tmp_path: Path, n_jobs: int, seeds: str)
 @pytest.mark.slow
 def test_before_the_first_job_the_signal_interrupts_at_once(tmp_path: Path) -> None:
     """While Hydra composes each job, which takes minutes of a large grid."""
-    pytest.importorskip("hydra_plugins.hydra_joblib_launcher")
     process = begun(tmp_path, "seed=range(200)", "hydra.launcher.n_jobs=2")
-    end = time.monotonic() + WAIT
-    while not (tmp_path / "sweep/sweep.json").exists():
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    wait_for(tmp_path, "sweep/sweep.json", 1)
     os.killpg(process.pid, signal.SIGINT)
     _, err = process.communicate(timeout=WAIT)
     assert (process.returncode, err) == (130, SAVED.splitlines(keepends=True)[-1])
@@ -106,10 +107,8 @@ def test_before_the_first_job_the_signal_interrupts_at_once(tmp_path: Path) -> N
 
 
 def test_a_job_that_does_not_begin_keeps_why_it_failed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("hydra_plugins.hydra_joblib_launcher")
-    monkeypatch.chdir(tmp_path)
     argv = ["-m", "seed=1,2,3", "hydra.sweep.dir=sweep", "hydra/launcher=joblib"]
     argv += ["hydra.launcher.n_jobs=1"]
     before = signal.getsignal(signal.SIGINT)
@@ -126,10 +125,8 @@ def test_a_job_that_does_not_begin_keeps_why_it_failed(
 
 
 def test_scores_that_are_interrupted_say_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
-    pytest.importorskip("hydra_plugins.hydra_joblib_launcher")
-    monkeypatch.chdir(tmp_path)
     argv = ["-m", "run=a,b", "hydra/launcher=joblib", "hydra.launcher.n_jobs=1"]
     assert run_hydra(interrupts, "evaluate", argv) == 130
     assert capfd.readouterr().err == "rlmem: interrupted\n"
@@ -137,9 +134,8 @@ def test_scores_that_are_interrupted_say_so(
 
 @pytest.mark.slow
 def test_the_second_signal_interrupts_at_once(tmp_path: Path) -> None:
-    pytest.importorskip("hydra_plugins.hydra_joblib_launcher")
     process = begun(tmp_path, f"seed={WAIT},{WAIT + 1}", "hydra.launcher.n_jobs=2")
-    wait_for(tmp_path, 2)
+    wait_for(tmp_path, "sweep/*/started", 2)
     os.killpg(process.pid, signal.SIGINT)
     time.sleep(1)
     os.killpg(process.pid, signal.SIGINT)
