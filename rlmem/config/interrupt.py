@@ -16,6 +16,8 @@ from typing import Any, Final
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 
+from rlmem.errors import UserError
+
 SIGNAL, EXIT_CODE = signal.SIGINT, 128 + signal.SIGINT
 
 
@@ -108,6 +110,8 @@ def let_jobs_save(launcher: Any) -> None:
     def waiting(self: Any, job_overrides: Sequence[Any], initial_job_idx: int) -> Any:
         from joblib import effective_n_jobs
 
+        if self.joblib.get("n_jobs") == 0:
+            raise UserError("hydra.launcher.n_jobs=0: must be at least 1; -1 takes all cores")
         # A worker without a job would be interrupted, and joblib takes that for a crash.
         count = effective_n_jobs(self.joblib.get("n_jobs", 1))
         self.joblib["n_jobs"] = max(1, min(count, len(job_overrides)))

@@ -124,6 +124,13 @@ def test_a_job_that_does_not_begin_keeps_why_it_failed(
     assert not HydraConfig.initialized()
 
 
+def test_no_workers_are_a_mistake(capfd: pytest.CaptureFixture[str]) -> None:
+    argv = ["-m", "seed=1,2", "hydra/launcher=joblib", "hydra.launcher.n_jobs=0"]
+    assert run_hydra(fails, "train", argv) == 2
+    line = "rlmem: hydra.launcher.n_jobs=0: must be at least 1; -1 takes all cores\n"
+    assert capfd.readouterr().err == line
+
+
 def test_scores_that_are_interrupted_say_so(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
