@@ -128,13 +128,16 @@ def run_hydra(
         arguments = plugins.load(arguments)
         plugins.set_defaults()
         job.before = _folders_before(overrides)
-        with _exceptions_come_through(), _command_line([quote_paths(a) for a in arguments]):
+        quoted = [quote_paths(a) for a in arguments]
+        with _exceptions_come_through(), _command_line(quoted), interrupt.marked():
             main(job)()
     except JobFailedError as exc:
         return _end_of_sweep(exc.args[0])
     except KeyboardInterrupt:
         return _end_of_sweep(interrupt.EXIT_CODE)
     except Exception as exc:
+        if interrupt.came():
+            return _end_of_sweep(interrupt.EXIT_CODE)
         spent = None if isinstance(exc, UserError) else shortage(exc)
         if spent:
             return user_mistake(exc, f"{spent}; with more room the same command goes on", show)

@@ -51,6 +51,11 @@ def mark(*args: Any) -> None:
     _HERE.interrupted = True
 
 
+def _mark_and_interrupt(number: int, frame: Any) -> None:
+    _HERE.interrupted = True
+    signal.default_int_handler(number, frame)
+
+
 def in_job() -> bool:
     """Whether this is a job of a launcher that waits."""
     config = HydraConfig.get()
@@ -73,6 +78,18 @@ def handled_by(handler: Any) -> Iterator[None]:
     finally:
         if before is not None:
             handle(before)
+
+
+@contextlib.contextmanager
+def marked() -> Iterator[None]:
+    """The signal interrupts at once, as Python has it, and is marked: where Hydra composes, a
+    KeyboardInterrupt can get lost. OmegaConf's copies put back in `finally` what they may not have
+    read yet, which fails in turn, and then a key is said to be missing."""
+    if signal.getsignal(SIGNAL) is not signal.default_int_handler:
+        yield
+        return
+    with handled_by(_mark_and_interrupt):
+        yield
 
 
 class _UntilInterrupted(Sequence):
@@ -116,6 +133,8 @@ def let_jobs_save(launcher: Any) -> None:
         count = effective_n_jobs(self.joblib.get("n_jobs", 1))
         self.joblib["n_jobs"] = max(1, min(count, len(job_overrides)))
         before = HydraConfig.instance().cfg
+        if came():  # before there were jobs to wait for
+            raise KeyboardInterrupt
         with handled_by(say_and_mark):
             try:
                 returned = launch(self, _UntilInterrupted(job_overrides), initial_job_idx)

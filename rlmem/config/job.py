@@ -88,8 +88,11 @@ def _interrupted_once() -> Iterator[None]:
 
     Raises:
         JobFailedError: it was ended so.
+        KeyboardInterrupt: Ctrl-C came before the job, beside any other launcher.
     """
     if not interrupt.in_job():
+        if interrupt.came():
+            raise KeyboardInterrupt
         yield
         return
     if interrupt.came():

@@ -1,5 +1,6 @@
 """Ctrl-C in a sweep whose jobs run beside each other: each saves first."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -10,8 +11,9 @@ from typing import Any
 
 import pytest
 from hydra.core.hydra_config import HydraConfig
+from hydra.core.plugins import Plugins
 
-from rlmem.config import run_hydra
+from rlmem.config import interrupt, run_hydra
 from rlmem.errors import UserError
 
 ROOT = Path(__file__).parents[2]
@@ -104,6 +106,28 @@ def test_before_the_first_job_the_signal_interrupts_at_once(tmp_path: Path) -> N
     _, err = process.communicate(timeout=WAIT)
     assert (process.returncode, err) == (130, SAVED.splitlines(keepends=True)[-1])
     assert names(tmp_path, "started") == []
+
+
+@pytest.mark.parametrize("launcher", ["basic", "joblib"])
+@pytest.mark.parametrize("raises", [True, False])
+def test_an_interrupt_that_gets_lost_while_jobs_are_composed_counts(
+    launcher: str, raises: bool, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """OmegaConf's copies turn some into an error of their own."""
+    real = Plugins.instantiate_sweeper
+
+    def losing(*args: Any, **kwargs: Any) -> Any:
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        if raises:
+            raise UnboundLocalError("old")
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(Plugins, "instantiate_sweeper", losing)
+    argv = ["-m", "seed=1,2", "hydra.sweep.dir=sweep", f"hydra/launcher={launcher}"]
+    with interrupt.handled_by(signal.default_int_handler):
+        assert run_hydra(fails, "train", argv) == 130
+    assert capfd.readouterr().err == SAVED.splitlines(keepends=True)[-1]
 
 
 def test_a_job_that_does_not_begin_keeps_why_it_failed(
