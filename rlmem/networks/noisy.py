@@ -43,7 +43,10 @@ class NoisyLinear(nn.Module):
         if self.quiet:
             return mean
         noise = functional.linear(features * self.noise_in, self.weight_std, self.bias_std)
-        return torch.addcmul(mean, noise, self.noise_out.to(noise.dtype))
+        scale = self.noise_out
+        if scale.dtype != noise.dtype:  # autocast; for one observation each call counts
+            scale = scale.to(noise.dtype)
+        return torch.addcmul(mean, noise, scale)
 
 
 def noisy_layers(network: nn.Module) -> list[NoisyLinear]:

@@ -98,21 +98,6 @@ class Arena(Stateful):
         """First bytes of strings, uint8 [n]."""
         return self.segments.data[blobs["segment"], blobs["offset"]]
 
-    def views(self, blobs: np.ndarray) -> Iterator[memoryview]:
-        """The strings as they lie; a copy of one that lies apart."""
-        a = self.segments
-        content = a.data.reshape(-1).data
-        segment, end = blobs["segment"], blobs["offset"] + blobs["size"]
-        # Most segments follow one another, and so do the two parts of a string.
-        whole = (end <= 2 * SEGMENT) & (a.following[segment] == segment + 1) | (end <= SEGMENT)
-        first = segment.astype(np.int64) * SEGMENT + blobs["offset"]
-        places = zip(first.tolist(), blobs["size"].tolist(), whole.tolist(), strict=True)
-        for number, (at, size, together) in enumerate(places):
-            if together:
-                yield content[at : at + size]
-            else:
-                yield self.gather(blobs[number : number + 1]).data
-
     @property
     def occupied(self) -> int:
         """Bytes of the segments that hold something."""

@@ -78,16 +78,18 @@ class Packer:
 
     def unpack(self, arena: Arena, blobs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Streams of strings one after the other, and where each begins (-1: an empty one)."""
-        starts = np.full(len(blobs), -1, np.int64)
-        full = np.flatnonzero(blobs["size"])
-        streams = []
-        for string in arena.views(blobs[full]):
-            number = string[0]
-            stream = string[1:]
-            streams.append(self._decoders[number].decompress(stream) if number else stream)
-        sizes = np.fromiter(map(len, streams), np.int64, len(streams))
-        starts[full] = np.cumsum(sizes) - sizes
-        return np.frombuffer(b"".join(streams), np.uint8), starts
+        strings = arena.gather(blobs).data
+        starts, streams, first, length = [], [], 0, 0
+        # Before each turn: the string begins at `first`, and `length` bytes are unpacked.
+        for size in blobs["size"].tolist():
+            starts.append(length if size else -1)
+            if size:
+                number, stream = strings[first], strings[first + 1 : first + size]
+                if number != STORED:
+                    stream = self._decoders[number].decompress(stream)
+                streams.append(stream)
+                first, length = first + size, length + len(stream)
+        return np.frombuffer(b"".join(streams), np.uint8), np.array(starts, np.int64)
 
     # Which strings are held.
 

@@ -11,6 +11,8 @@ from rlmem.memories.ring.read_kernels import COLUMNS
 if TYPE_CHECKING:
     from rlmem.memories.ring.ring import RingStorage
 
+_KINDS = {name: torch.from_numpy(np.empty(0, kind)).dtype for name, kind in COLUMNS}
+
 
 class SampleArrays:
     """Flat arrays for the compiled reader, and the batch of tensors that share their memory.
@@ -40,13 +42,13 @@ class SampleArrays:
         self.action, action = self._make((n, int(np.prod(held.shape[1:]))), sampled)
         # One block for the reader, who takes it as bytes (`read_kernels.COLUMNS`); room for one at
         # least, as an empty array has no stride to be cut with.
-        size = max(1, n) * sum(kind(0).nbytes for _, kind in COLUMNS)
+        size = max(1, n) * sum(kind.itemsize for kind in _KINDS.values())
         self.columns, block = self._make((size,), np.uint8)
         cut: dict[str, torch.Tensor] = {}
         at = 0
-        for name, kind in COLUMNS:
-            end = at + n * kind(0).nbytes
-            cut[name] = block[at:end].view(torch.from_numpy(np.empty(0, kind)).dtype)
+        for name, kind in _KINDS.items():
+            end = at + n * kind.itemsize
+            cut[name] = block[at:end].view(kind)
             at = end
         self.last = cut["last"].numpy()
         channels, *rest = storage.frame_shape
