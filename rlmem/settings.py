@@ -91,6 +91,7 @@ def setting(
     example: str | None = None,
     free: bool = False,
     divided: bool = False,
+    idle: Callable[[Any], tuple[str, ...]] | None = None,
     help: str = "",
 ) -> Any:
     """A key: its default (none: it must be given), what it takes and what it is, with its unit.
@@ -102,16 +103,33 @@ def setting(
         example: a value, for the message that it is missing.
         free: a run may be resumed with another value.
         divided: it is of the whole run, and each of its processes has an equal share of it.
+        idle: settings -> the names of other keys of theirs whose values leave it without effect,
+            () where it has one. A user who gives such a key is told (`beside`, `alike`).
         help: one line, with the unit; for a part without a yaml.
     """
     low = above if above is not None else at_least
     limits = low is not None or at_most < math.inf
     known = Range(-math.inf if low is None else low, at_most, above is not None) if limits else None
     metadata = {"range": known, "choices": choices, "check": check, "example": example}
-    metadata |= {"free": free, "divided": divided, "help": help}
+    metadata |= {"free": free, "divided": divided, "idle": idle, "help": help}
     if isinstance(default, list | dict):
         return field(default_factory=default.copy, metadata=metadata)
     return field(default=default, metadata=metadata)
+
+
+def beside(**values: Any) -> Callable[[Any], tuple[str, ...]]:
+    """`idle` of a key that has no effect where other keys have all of these values."""
+
+    def idle(settings: Any) -> tuple[str, ...]:
+        off = all(getattr(settings, name) == value for name, value in values.items())
+        return tuple(values) if off else ()
+
+    return idle
+
+
+def alike(first: str, second: str) -> Callable[[Any], tuple[str, ...]]:
+    """`idle` of a key that says how one value becomes another, where the two are the same."""
+    return lambda s: (first, second) if getattr(s, first) == getattr(s, second) else ()
 
 
 def part_of(group: str, *, by: tuple[str, ...] = ("kind",), option: str | None = None) -> Any:
@@ -301,30 +319,3 @@ def _chosen(
             f"{named_by}={name}: it needs {', '.join(lacking)} too; choose the group, {option}"
         )
     return fill(keys, values, key, part=part, lenient=lenient)
-
-
-def all_parts(settings: Any) -> list["Settings"]:
-    """The settings of all parts below some settings, in the order of their keys."""
-    found: list[Settings] = []
-    for f in fields(settings):
-        value = getattr(settings, f.name)
-        for below in value.values() if isinstance(value, dict) else [value]:
-            if isinstance(below, Settings):
-                found += ([below] if below.part else []) + all_parts(below)
-    return found
-
-
-def free_keys(settings: Any, key: str = "") -> list[str]:
-    """Keys with which a run may be resumed although they differ: `free` ones, dotted."""
-    found = []
-    for f in fields(settings):
-        value, full = getattr(settings, f.name), _join(key, f.name)
-        if f.metadata.get("free"):
-            found.append(full)
-        elif isinstance(value, dict):
-            for name, below in value.items():
-                if is_dataclass(below):
-                    found += free_keys(below, f"{full}.{name}")
-        elif is_dataclass(value):
-            found += free_keys(value, full)
-    return found

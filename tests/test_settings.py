@@ -9,14 +9,13 @@ import pytest
 
 from rlmem import registry
 from rlmem.errors import UserError
+from rlmem.setting_keys import all_parts, free_keys
 from rlmem.settings import (
     Range,
     Settings,
     UnknownKeyError,
-    all_parts,
     choose,
     fill,
-    free_keys,
     part_of,
     parts_of,
     setting,

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from rlmem.settings import Settings, setting
+from rlmem.settings import Settings, beside, setting
 
 
 @dataclass(kw_only=True)
@@ -13,7 +13,7 @@ class AnnealSettings(Settings):
 
     n_step: int | None = setting(at_least=2, at_most=1000)
     gamma: float | None = setting(at_least=0, at_most=0.9999)
-    steps: int = setting(at_least=1)
+    steps: int = setting(at_least=1, idle=beside(n_step=None, gamma=None))
 
     @property
     def changes(self) -> bool:

@@ -23,7 +23,7 @@ from rlmem.errors import UserError
 from rlmem.memories.base.batch import Batch
 from rlmem.networks import Actor, Critic
 from rlmem.registry import part
-from rlmem.settings import Settings, setting
+from rlmem.settings import Settings, beside, setting
 
 
 @dataclass(kw_only=True)
@@ -46,7 +46,7 @@ class DDPGSettings(AgentSettings):
     twin_critics: bool = setting()
     policy_delay: int = setting(at_least=1, at_most=10**6)
     target_noise: float = setting(at_least=0)
-    target_noise_clip: float = setting(above=0)
+    target_noise_clip: float = setting(above=0, idle=beside(target_noise=0))
     network: ActorCriticSettings = setting()
 
 

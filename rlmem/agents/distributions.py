@@ -4,7 +4,7 @@ Parts of the group `agent/distribution`, made as `cls(settings of the agent)`. K
 that stand for a return; the plain mean has none, [B, A] and [B] in place of [B, A, K] and [B, K].
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
@@ -21,9 +21,11 @@ class Distribution(nn.Module):
 
     Attributes:
         atoms: K; None: one number, the value.
+        reads: keys of the agent that say how it is made, beside those that all agents have.
     """
 
     atoms: int | None = None
+    reads: ClassVar[tuple[str, ...]] = ()
 
     def values(self, outputs: torch.Tensor) -> torch.Tensor:
         """Q values [B, A] of a network's outputs [B, A, K]."""
@@ -87,6 +89,8 @@ class Categorical(Distribution):
     Priorities are the cross-entropies, as in Rainbow (Hessel et al. 2018, arXiv 1710.02298).
     """
 
+    reads = ("atoms", "support")
+
     def __init__(self, cfg: Any) -> None:
         super().__init__()
         self.atoms, (low, high) = cfg.atoms, cfg.support
@@ -125,6 +129,8 @@ class Categorical(Distribution):
 class Quantiles(Distribution):
     """K quantiles at equal probabilities (Dabney et al. 2018, arXiv 1710.10044): the quantile
     regression of the Huber loss of all pairs of quantiles and targets."""
+
+    reads = ("atoms",)
 
     def __init__(self, cfg: Any) -> None:
         super().__init__()

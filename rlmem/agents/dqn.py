@@ -28,10 +28,11 @@ from rlmem.errors import UserError
 from rlmem.memories.base.batch import Batch
 from rlmem.networks.base import QNetworkSettings, check_kind
 from rlmem.registry import part
-from rlmem.settings import setting
+from rlmem.settings import beside, setting
 
 
-def _steps_or_episode(value: Any) -> str | None:
+def steps_or_episode(value: Any) -> str | None:
+    """What a period of env steps must be, where it is none."""
     fits = value == "episode" or (type(value) is int and value >= 1)
     return None if fits else "a whole number of env steps from 1, or episode"
 
@@ -47,11 +48,11 @@ class DQNSettings(AgentSettings):
 
     optimizer: str = setting(choices=tuple(OPTIMIZERS))
     lr: float = setting(above=0)
-    adam_eps: float = setting(above=0)
+    adam_eps: float = setting(above=0, idle=beside(optimizer="rmsprop"))
     loss: str = setting(choices=("mse", "huber"))
     double: bool = setting()
     dueling: bool = setting()
-    target_update_every: Any = setting(check=_steps_or_episode)
+    target_update_every: Any = setting(check=steps_or_episode)
     tau: float = setting(above=0, at_most=1)
     target_clip: list[float] | None = setting(check=_interval)
     max_grad_norm: float | None = setting(above=0)

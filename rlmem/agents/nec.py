@@ -37,7 +37,7 @@ from rlmem.memories.values.checks import LostKeys
 from rlmem.networks.base import QNetworkSettings, check_kind
 from rlmem.networks.keys import StandardKeys
 from rlmem.registry import marked, part
-from rlmem.settings import setting
+from rlmem.settings import beside, setting
 
 
 @dataclass(kw_only=True)
@@ -49,7 +49,7 @@ class NECSettings(AgentSettings):
     standard_keys: bool = setting()
     optimizer: str = setting(choices=tuple(OPTIMIZERS))
     lr: float = setting(above=0)
-    adam_eps: float = setting(above=0)
+    adam_eps: float = setting(above=0, idle=beside(optimizer="rmsprop"))
     max_grad_norm: float | None = setting(above=0)
     epsilon: EpsilonSettings = setting()
     network: QNetworkSettings = setting()

@@ -22,29 +22,38 @@ from rlmem.agents.anneal import AnnealSettings
 from rlmem.agents.augment import AugmentSettings
 from rlmem.agents.base import check_discrete, discount
 from rlmem.agents.distributions import GROUP, Distribution
-from rlmem.agents.dqn import DQN, DQNSettings
+from rlmem.agents.dqn import DQN, DQNSettings, steps_or_episode
 from rlmem.agents.optimizers import apply_gradients, forget_casts
 from rlmem.errors import UserError
 from rlmem.memories.base.batch import Batch
 from rlmem.networks.noisy import NoisyLinear, draw_noise, noisy_layers
 from rlmem.registry import part
-from rlmem.settings import setting
+from rlmem.settings import beside, setting
 
 
 @dataclass(kw_only=True)
 class RainbowSettings(DQNSettings):
     """Rainbow's switches beside DQN's."""
 
+    double: bool = setting(idle=beside(target_network=False))
+    target_update_every: Any = setting(check=steps_or_episode, idle=beside(target_network=False))
     target_network: bool = setting()
     distribution: str = setting()
-    atoms: int = setting(at_least=1, at_most=10_000)
-    support: list[float] = setting(check=lambda value: _rising(value))
+    atoms: int = setting(at_least=1, at_most=10_000, idle=lambda s: _unread("atoms", s))
+    support: list[float] = setting(
+        check=lambda value: _rising(value), idle=lambda s: _unread("support", s)
+    )
     noisy: bool = setting()
-    noisy_std: float = setting(above=0)
+    noisy_std: float = setting(above=0, idle=beside(noisy=False))
     weight_decay: float = setting(at_least=0)
     reset_every: int | None = setting(at_least=1)
     augment: AugmentSettings = setting()
     anneal: AnnealSettings = setting()
+
+
+def _unread(key: str, settings: RainbowSettings) -> tuple[str, ...]:
+    chosen = registry.parts(GROUP).get(settings.distribution)
+    return () if chosen is None or key in chosen.cls.reads else ("distribution",)
 
 
 def _rising(value: Any) -> str | None:

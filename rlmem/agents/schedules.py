@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from rlmem.errors import UserError
-from rlmem.settings import Settings, setting
+from rlmem.settings import Settings, alike, setting
 
 
 @dataclass(kw_only=True)
@@ -15,8 +15,8 @@ class EpsilonSettings(Settings):
 
     start: float = setting(at_least=0, at_most=1)
     end: float = setting(at_least=0, at_most=1)
-    decay_from: int = setting(at_least=0)
-    decay_steps: int = setting(at_least=1)
+    decay_from: int = setting(at_least=0, idle=alike("start", "end"))
+    decay_steps: int = setting(at_least=1, idle=alike("start", "end"))
 
     def check(self) -> None:
         """Raise a UserError if the line ends before it begins."""
@@ -40,7 +40,7 @@ class RunEpsilonSettings(Settings):
 
     start: float = setting(at_least=0, at_most=1)
     end: float = setting(at_least=0, at_most=1)
-    fraction: float = setting(above=0, at_most=1)
+    fraction: float = setting(above=0, at_most=1, idle=alike("start", "end"))
 
     def at(self, env_steps: int, max_env_steps: int) -> float:
         """The rate after `env_steps` of a run of so many."""

@@ -15,7 +15,8 @@ from rlmem.config.groups import goes_with
 from rlmem.config.schema import EvaluateSettings, TrainSettings
 from rlmem.config.shares import check_shares, processes_of, share_of
 from rlmem.errors import UserError
-from rlmem.settings import UnknownKeyError, all_parts, fill
+from rlmem.setting_keys import all_parts
+from rlmem.settings import UnknownKeyError, fill
 
 
 def check(cfg: DictConfig) -> TrainSettings:

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import torch
 from torch import nn
 
+from rlmem import registry
 from rlmem.networks.base import network_class
 from rlmem.networks.conv import MinatarNet, NatureNet
 from rlmem.registry import part
@@ -26,9 +27,14 @@ class PolicySettings(Settings):
     """The keys of an actor with its critic."""
 
     kind: str = setting()
-    hidden: list[int] = setting(at_least=1, at_most=65_536)
+    hidden: list[int] = setting(at_least=1, at_most=65_536, idle=lambda s: _recurrent(s))
     # What kinds take of a game's screen, for `env`: see conf/agent/a3c.yaml.
     screens: dict[str, Any] = setting()
+
+
+def _recurrent(settings: PolicySettings) -> tuple[str, ...]:
+    chosen = registry.parts(GROUP).get(settings.kind)
+    return ("kind",) if getattr(getattr(chosen, "cls", None), "recurrent", None) else ()
 
 
 class Policy(nn.Module):

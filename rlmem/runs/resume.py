@@ -23,7 +23,7 @@ from rlmem.config.shares import processes_of
 from rlmem.errors import OccupiedError, UserError
 from rlmem.run_files import RUN_FILE, Kind, check_kinds, lock_file, why_not, write_small
 from rlmem.runs.summary import read_summary, why_no_checkpoint, write_summary
-from rlmem.settings import free_keys
+from rlmem.setting_keys import free_keys
 
 COUNT = Kind(int, low=0)  # of env steps
 _SCORE = Kind(int, float, low=-1e300, high=1e300, none=True)

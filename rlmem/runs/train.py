@@ -6,6 +6,7 @@ import sys
 import time
 import traceback
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ from rlmem.runs.run import Run
 from rlmem.runs.summary import nothing_learned, reset_peak_rss
 from rlmem.runs.sweep_job import job_line
 from rlmem.runs.threads import choose_threads
+from rlmem.setting_keys import idle_keys
 
 
 def _quiet() -> None:
@@ -179,13 +181,18 @@ def _has_rows(path: Path) -> bool:
     return False
 
 
-def _unread_threshold(cfg: TrainSettings) -> str | None:
-    """A warning of the first `threshold.*` that was given to a memory without thresholds."""
-    given = [o for o in cfg.overrides if override_key(o).split(".")[0] == "threshold"]
-    if not given or getattr(cfg.memory.part.cls, "thresholds", False):
-        return None
-    have = registry.marked("memory", "thresholds")
-    return f"WARNING: {given[0]}: memory={cfg.memory.name} reads no thresholds; memory={have} does"
+def _without_effect(cfg: TrainSettings) -> Iterator[str]:
+    """Warnings of what a user gave that changes nothing: keys beside the values of others, and the
+    first `threshold.*` where the memory has no thresholds."""
+    idle = idle_keys(cfg)
+    for given in cfg.overrides:
+        if why := idle.get(override_key(given)):
+            yield f"WARNING: {given}: has no effect with {why}"
+    thresholds = [o for o in cfg.overrides if override_key(o).split(".")[0] == "threshold"]
+    if thresholds and not getattr(cfg.memory.part.cls, "thresholds", False):
+        have = registry.marked("memory", "thresholds")
+        why = f"memory={cfg.memory.name} reads no thresholds; memory={have} does"
+        yield f"WARNING: {thresholds[0]}: {why}"
 
 
 def _prepare(cfg: TrainSettings, run: Run, run_dir: Path, job: Place | None) -> None:
@@ -209,8 +216,8 @@ def _prepare(cfg: TrainSettings, run: Run, run_dir: Path, job: Place | None) -> 
         _say(line)
     if slow := slow_precision(cfg.trainer.precision, run.trainer.strategy.root_device.type):
         _say(slow)
-    if unread := _unread_threshold(cfg):
-        _say(unread)
+    for line in _without_effect(cfg):
+        _say(line)
     if run.agent.remark:
         _say(f"WARNING: {run.agent.remark}")
     if lost := begins_anew(run.agent):

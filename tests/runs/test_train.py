@@ -324,6 +324,18 @@ def test_a_run_that_makes_no_update_says_so(
     assert "WARNING: nothing was learned: in 300 env steps memory=gwr had no minibatch" in out
 
 
+def test_keys_without_effect_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Those that the user gave, and not what an experiment or a default sets."""
+    given = settings(
+        *TINY, "memory=per", "memory.sampler.beta_end=.4", f"paths.output_dir={tmp_path}"
+    )
+    given.overrides = ["memory.sampler.beta_steps=7", "memory.sampler.alpha=.5"]
+    train(given)
+    lines = [line for line in capsys.readouterr().out.splitlines() if "has no effect" in line]
+    why = "memory.sampler.beta_start=0.4 and memory.sampler.beta_end=0.4"
+    assert lines == [f"WARNING: memory.sampler.beta_steps=7: has no effect with {why}"]
+
+
 def test_thresholds_that_nobody_reads_are_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

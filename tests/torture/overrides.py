@@ -18,7 +18,7 @@ from rlmem.errors import UserError
 from rlmem.runs import build
 from rlmem.runs.preflight import preflight
 from rlmem.runs.summary import reset_peak_rss
-from rlmem.settings import free_keys
+from rlmem.setting_keys import free_keys
 from tests.torture.runner import Case, Told, forked
 from tests.torture.runs import BASE, command
 from website import conf_files

@@ -21,8 +21,8 @@ from rlmem.memories.gwr.rule import RuleSettings
 from rlmem.memories.gwr.writer import GWRWriter
 from rlmem.memories.memory import ReplayMemory
 from rlmem.memories.replay import read_budget
-from rlmem.registry import check_name, find_suited, part
-from rlmem.settings import Settings, part_of, setting
+from rlmem.registry import check_name, find_suited, part, parts
+from rlmem.settings import Settings, beside, part_of, setting
 
 
 def _contexts(value: Any) -> str | None:
@@ -30,12 +30,17 @@ def _contexts(value: Any) -> str | None:
     return None if fits else "auto or a whole number from 0 to 1000; the paper has 4"
 
 
+def _unprojected(settings: "EmbeddingSettings") -> tuple[str, ...]:
+    chosen = parts("memory/map/embedding").get(settings.kind)
+    return ("kind",) if chosen is not None and chosen.cls.is_observation else ()
+
+
 @dataclass(kw_only=True)
 class EmbeddingSettings(Settings):
     """The space of the nearest-node search."""
 
     kind: str = setting()
-    dims: int = setting(at_least=1, at_most=65_536)
+    dims: int = setting(at_least=1, at_most=65_536, idle=lambda s: _unprojected(s))
 
 
 @dataclass(kw_only=True)
@@ -48,6 +53,7 @@ class GwrSettings(RuleSettings, MemorySettings):
     sampler: Any = part_of("memory/map/sampler")
     prototype: str = setting(choices=("auto", "moving", "exemplar"))
     contexts: Any = setting(check=_contexts)
+    context_beta: float = setting(0.7, at_least=0, at_most=1, idle=beside(contexts=0))
     terminals: str = setting(choices=("edge", "node"))
     eviction: str = setting(choices=("auto", "merge", "lru"))
     embedding: EmbeddingSettings = setting()

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rlmem.errors import UserError
-from rlmem.settings import Range, Settings, fill, setting
+from rlmem.settings import Range, Settings, beside, fill, setting
 
 _RANGES = {
     "activation_threshold": ("threshold.activation", Range(0, 1, above=True)),
@@ -35,7 +35,9 @@ class MetricSettings(Settings):
     """
 
     scale: Any = setting("auto", check=_scale)
-    scale_samples: int = setting(1000, at_least=2, at_most=10**9)
+    scale_samples: int = setting(
+        1000, at_least=2, at_most=10**9, idle=lambda s: () if s.scale == "auto" else ("scale",)
+    )
 
 
 @dataclass(kw_only=True)
@@ -54,11 +56,11 @@ class RuleSettings(Settings):
     """
 
     eps_b: float = setting(0.1, at_least=0, at_most=1)
-    eps_n: float = setting(0.001, at_least=0, at_most=1)
+    eps_n: float = setting(0.001, at_least=0, at_most=1, idle=beside(links=False))
     tau_b: float = setting(0.3, at_least=0, at_most=1)
-    tau_n: float = setting(0.1, at_least=0, at_most=1)
+    tau_n: float = setting(0.1, at_least=0, at_most=1, idle=beside(links=False))
     kappa: float = setting(1.05, at_least=1)
-    max_age: int = setting(10, at_least=1)
+    max_age: int = setting(10, at_least=1, idle=beside(links=False))
     context_beta: float = setting(0.7, at_least=0, at_most=1)
     phi: float = setting(0.7, at_least=0, at_most=1)
     links: bool = setting(True)

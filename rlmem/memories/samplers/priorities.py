@@ -23,7 +23,7 @@ from rlmem.memories.base.build import Needs
 from rlmem.memories.base.serialize import State
 from rlmem.memories.base.state import number_of
 from rlmem.memories.samplers.base import ReplaySampler, as_index, draw_uniform, require_items
-from rlmem.settings import Settings, setting
+from rlmem.settings import Settings, alike, setting
 
 
 @dataclass(kw_only=True)
@@ -33,7 +33,7 @@ class ScheduleSettings(Settings):
     alpha: float = setting(at_least=0, at_most=1)
     beta_start: float = setting(at_least=0, at_most=1)
     beta_end: float = setting(at_least=0, at_most=1)
-    beta_steps: int = setting(at_least=1, free=True)
+    beta_steps: int = setting(at_least=1, free=True, idle=alike("beta_start", "beta_end"))
 
 
 @njit(cache=True)

@@ -25,7 +25,7 @@ from rlmem.memories.ring.ring import RingStorage
 from rlmem.memories.samplers.base import draw_uniform
 from rlmem.memories.transforms.base import ReplayTransform
 from rlmem.registry import part
-from rlmem.settings import Settings, setting
+from rlmem.settings import Settings, alike, setting
 
 _NOISE = (
     "memory.consolidation.states=bounds: screens of {} drawn pixel by pixel are noise; use "
@@ -221,7 +221,7 @@ class ConsolidationSettings(Settings):
     inner_steps: int = setting(at_least=1, at_most=10**6)
     weight_start: float = setting(at_least=0)
     weight_end: float = setting(at_least=0)
-    weight_steps: int = setting(at_least=1, free=True)
+    weight_steps: int = setting(at_least=1, free=True, idle=alike("weight_start", "weight_end"))
 
 
 @dataclass(kw_only=True)

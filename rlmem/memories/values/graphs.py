@@ -57,20 +57,27 @@ def _auto_or(kind: type, low: float) -> Any:
     return check
 
 
+def _of(*kinds: str) -> Any:
+    """What is read where the key nodes are of these kinds."""
+    return lambda settings: () if settings.key_nodes in kinds else ("key_nodes",)
+
+
 @dataclass(kw_only=True)
 class ReconstructSettings(Settings):
     """Paths between key nodes that are walked again."""
 
     key_nodes: str = setting(choices=("none", "centre", "degree", "cross"))
-    most: int = setting(at_least=2, at_most=10**9)
-    every: Any = setting(check=_every)
-    order: str = setting(choices=("auto", "backwards", "forwards"))
-    t1: float = setting(above=0)
-    t2: float = setting(above=0)
-    walks: int = setting(at_least=0, at_most=10**6)
-    hops: int = setting(at_least=1, at_most=10**6)
-    kept: int = setting(at_least=2, at_most=10**6)
-    score: str = setting(choices=SCORES)
+    most: int = setting(at_least=2, at_most=10**9, idle=_of("centre", "degree", "cross"))
+    every: Any = setting(check=_every, idle=_of("centre", "degree", "cross"))
+    order: str = setting(
+        choices=("auto", "backwards", "forwards"), idle=_of("centre", "degree", "cross")
+    )
+    t1: float = setting(above=0, idle=_of("centre"))
+    t2: float = setting(above=0, idle=_of("centre"))
+    walks: int = setting(at_least=0, at_most=10**6, idle=_of("centre"))
+    hops: int = setting(at_least=1, at_most=10**6, idle=_of("centre"))
+    kept: int = setting(at_least=2, at_most=10**6, idle=_of("cross"))
+    score: str = setting(choices=SCORES, idle=_of("cross"))
 
 
 @dataclass(kw_only=True)
