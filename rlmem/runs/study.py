@@ -40,10 +40,13 @@ from rlmem.units import number, readable_seconds, several
 _told_to_end = threading.Event()  # in a worker: by a signal that ended its job
 
 
-def run_job(job: StudyJob) -> str | None:
+def run_job(job: StudyJob, at_once: int = 1) -> str | None:
     """Train one job to its end in this process; the error's line if it failed.
 
     What it prints goes to log.txt in its folder. A run that was cut off goes on.
+
+    Args:
+        at_once: jobs that run at the same time.
 
     Raises:
         SystemExit: a signal ended and saved it. The pool may have handed this worker another job
@@ -53,12 +56,12 @@ def run_job(job: StudyJob) -> str | None:
         raise SystemExit(1)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        return _trained(job)
+        return _trained(job, at_once)
     except OSError as error:  # of the job's own files
         return file_error(error, job.folder)
 
 
-def _trained(job: StudyJob) -> str | None:
+def _trained(job: StudyJob, at_once: int) -> str | None:
     from rlmem.runs.train import train
 
     job.folder.mkdir(parents=True, exist_ok=True)
@@ -78,7 +81,7 @@ def _trained(job: StudyJob) -> str | None:
             settings = check(cfg)
             settings.overrides = list(job.overrides)
             _check_unchanged(job, settings)
-            train(settings)
+            train(settings, at_once)
         except SystemExit:
             _told_to_end.set()
             raise
@@ -129,7 +132,7 @@ def run_study(study: Study, columns: Sequence[str], workers: int) -> list[tuple[
                     flush=True,
                 )
             try:
-                failed += _run_all(pool, jobs)
+                failed += _run_all(pool, jobs, min(workers, len(jobs)))
             except (KeyboardInterrupt, SystemExit):
                 pool.shutdown(cancel_futures=True)
                 raise
@@ -172,9 +175,11 @@ def _ended_by_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _run_all(pool: ProcessPoolExecutor, jobs: list[StudyJob]) -> list[tuple[StudyJob, str]]:
+def _run_all(
+    pool: ProcessPoolExecutor, jobs: list[StudyJob], at_once: int
+) -> list[tuple[StudyJob, str]]:
     started, failed = time.perf_counter(), []
-    futures: dict[Future, StudyJob] = {pool.submit(run_job, job): job for job in jobs}
+    futures: dict[Future, StudyJob] = {pool.submit(run_job, job, at_once): job for job in jobs}
     for count, future in enumerate(as_completed(futures), start=1):
         job, error = futures[future], future.result()
         if error:

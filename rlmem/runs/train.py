@@ -58,17 +58,24 @@ def _long_enough(cfg: TrainSettings, done: dict[str, Any]) -> bool:
     return enough or done["env_steps"] >= cfg.trainer.max_env_steps
 
 
-def train(cfg: TrainSettings) -> Any:
+def train(cfg: TrainSettings, at_once: int = 1) -> Any:
     """Train one run and return its objective, a number or a pair, for a search.
+
+    Args:
+        at_once: see `train_run`.
 
     Raises:
         UserError, SystemExit: see `train_run`.
     """
-    return cfg.objective.build().value(train_run(cfg)[1])
+    return cfg.objective.build().value(train_run(cfg, at_once)[1])
 
 
-def train_run(cfg: TrainSettings) -> tuple[Path, dict[str, Any]]:
+def train_run(cfg: TrainSettings, at_once: int = 1) -> tuple[Path, dict[str, Any]]:
     """Train one run; its directory and the content of its summary.json.
+
+    Args:
+        at_once: runs on this machine at the same time, this one among them, so that it is said
+            whether the memories of all fit. A job of a sweep knows.
 
     Raises:
         UserError: a mistake in the configuration, or the machine has no more of what a run takes.
@@ -91,7 +98,7 @@ def train_run(cfg: TrainSettings) -> tuple[Path, dict[str, Any]]:
             _say(job_line(job))
         try:
             with others.made(_train_here, cfg, run_dir, resuming):
-                return run_dir, _train_here(cfg, run_dir, resuming)
+                return run_dir, _train_here(cfg, run_dir, resuming, at_once)
         except UserError:
             raise
         except (OSError, MemoryError, RuntimeError, ImportError, ValueError) as error:
@@ -116,7 +123,9 @@ def _say(text: str) -> None:
         print(text, flush=True)
 
 
-def _train_here(cfg: TrainSettings, run_dir: Path, resuming: bool) -> dict[str, Any]:
+def _train_here(
+    cfg: TrainSettings, run_dir: Path, resuming: bool, at_once: int = 1
+) -> dict[str, Any]:
     """What each process of a run does; the summary."""
     started = time.perf_counter()
     _quiet()
@@ -132,7 +141,7 @@ def _train_here(cfg: TrainSettings, run_dir: Path, resuming: bool) -> dict[str, 
             _check_still_to_do(cfg, run_dir, resuming)
         cut_off = not resuming and _has_rows(run_dir / "metrics.csv")
         changed = follows(saved_config(run_dir) or {}, cfg) if resuming else []
-        _prepare(cfg, run, run_dir, job)
+        _prepare(cfg, run, run_dir, job, at_once)
         if cut_off:
             _say(
                 "WARNING: the run that lay there had no checkpoint, so this one begins anew; "
@@ -195,7 +204,7 @@ def _without_effect(cfg: TrainSettings) -> Iterator[str]:
         yield f"WARNING: {thresholds[0]}: {why}"
 
 
-def _prepare(cfg: TrainSettings, run: Run, run_dir: Path, job: Place | None) -> None:
+def _prepare(cfg: TrainSettings, run: Run, run_dir: Path, job: Place | None, at_once: int) -> None:
     """Set up the process, say what the run takes, and go on from its checkpoint if there is one.
     A job of a sweep says nothing that is of this machine and not of its run."""
     threads = 0
@@ -209,7 +218,7 @@ def _prepare(cfg: TrainSettings, run: Run, run_dir: Path, job: Place | None) -> 
         _say(f"run directory: {run_dir}")
     # A run that ends by its episodes may be far shorter than its env steps allow.
     steps = None if cfg.trainer.max_episodes else cfg.trainer.max_env_steps
-    beside = job.here if job else 1
+    beside = job.here if job else at_once
     fits, *warned = preflight(run.stream.memory, distributed.size, steps, beside).splitlines()
     held, _, room = fits.partition("; ")
     for line in [held, *([] if job else [room]), *warned]:

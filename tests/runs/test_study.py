@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 from rlmem.cli import _study
+from rlmem.runs import preflight
 from rlmem.runs import study as study_runs
 from rlmem.runs.study_file import Study, read_definition
 from rlmem.runs.summary import read_summary
@@ -239,6 +240,21 @@ def test_a_job_without_a_log_fails_alone(tmp_path: Path, capsys: pytest.CaptureF
     out, err = capsys.readouterr()
     assert "log.txt: Is a directory" in err
     assert "1 finished run, recorded" in out
+
+
+@pytest.mark.usefixtures("no_pool")
+def test_a_job_counts_the_memories_of_those_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    definition = yaml.safe_load(DEFINITION)
+    definition["rows"] = {"uniform": "memory=uniform memory.capacity=1000000"}
+    (tmp_path / "study.yaml").write_text(yaml.safe_dump(definition))
+    monkeypatch.setattr(preflight, "memory_limit", lambda: (50 * 2**20, "the machine's memory"))
+    # Two seeds of CartPole at once, each 28 MiB when full; then the one of Acrobot.
+    assert _study(str(tmp_path), "CartPole", 4) == _study(str(tmp_path), "Acrobot", 4) == 0
+    for job, told in (("cartpole/uniform/seed1", True), ("acrobot/uniform/seed0", False)):
+        log = (tmp_path / "runs" / job / "log.txt").read_text()
+        assert ("WARNING: 2 jobs run at once, and all together" in log) == told
 
 
 @pytest.mark.slow
