@@ -21,11 +21,11 @@ class Distribution(nn.Module):
 
     Attributes:
         atoms: K; None: one number, the value.
-        reads: keys of the agent that say how it is made, beside those that all agents have.
+        reads: which of the agent's `atoms` and `support` it reads; None: nobody knows.
     """
 
     atoms: int | None = None
-    reads: ClassVar[tuple[str, ...]] = ()
+    reads: ClassVar[tuple[str, ...] | None] = None
 
     def values(self, outputs: torch.Tensor) -> torch.Tensor:
         """Q values [B, A] of a network's outputs [B, A, K]."""
@@ -58,6 +58,8 @@ class Distribution(nn.Module):
 @part(GROUP, "none")
 class Mean(Distribution):
     """The value alone: the squared or the Huber loss of the TD error."""
+
+    reads = ()
 
     def __init__(self, cfg: Any) -> None:
         super().__init__()

@@ -53,7 +53,8 @@ class RainbowSettings(DQNSettings):
 
 def _unread(key: str, settings: RainbowSettings) -> tuple[str, ...]:
     chosen = registry.parts(GROUP).get(settings.distribution)
-    return () if chosen is None or key in chosen.cls.reads else ("distribution",)
+    reads = chosen and getattr(chosen.cls, "reads", None)
+    return () if reads is None or key in reads else ("distribution",)
 
 
 def _rising(value: Any) -> str | None:

@@ -80,7 +80,10 @@ def compose(config_name: str, overrides: Sequence[str] = ()) -> DictConfig:
     job = GlobalHydra.instance().hydra  # Hydra composes for one at a time
     GlobalHydra.instance().clear()
     try:
-        with hydra.initialize_config_dir(str(CONF_DIR), version_base="1.3"):
+        with (
+            interrupt.kept(),
+            hydra.initialize_config_dir(str(CONF_DIR), version_base="1.3"),
+        ):
             return hydra.compose(config_name, extra + [quote_paths(o) for o in given])
     except Exception as exc:
         line = explain(exc, given)
@@ -129,15 +132,13 @@ def run_hydra(
         plugins.set_defaults()
         job.before = _folders_before(overrides)
         quoted = [quote_paths(a) for a in arguments]
-        with _exceptions_come_through(), _command_line(quoted), interrupt.marked():
+        with _exceptions_come_through(), _command_line(quoted), interrupt.kept():
             main(job)()
     except JobFailedError as exc:
         return _end_of_sweep(exc.args[0])
     except KeyboardInterrupt:
         return _end_of_sweep(interrupt.EXIT_CODE)
     except Exception as exc:
-        if interrupt.came():
-            return _end_of_sweep(interrupt.EXIT_CODE)
         spent = None if isinstance(exc, UserError) else shortage(exc)
         if spent:
             return user_mistake(exc, f"{spent}; with more room the same command goes on", show)

@@ -81,15 +81,30 @@ def handled_by(handler: Any) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def marked() -> Iterator[None]:
-    """The signal interrupts at once, as Python has it, and is marked: where Hydra composes, a
-    KeyboardInterrupt can get lost. OmegaConf's copies put back in `finally` what they may not have
-    read yet, which fails in turn, and then a key is said to be missing."""
-    if signal.getsignal(SIGNAL) is not signal.default_int_handler:
-        yield
-        return
-    with handled_by(_mark_and_interrupt):
-        yield
+def kept() -> Iterator[None]:
+    """The signal interrupts at once, as Python has it, and does not get lost, as a
+    KeyboardInterrupt can where Hydra composes: OmegaConf's copies put back in `finally` what they
+    may not have read yet, which fails in turn, and then a key is said to be missing.
+
+    Raises:
+        KeyboardInterrupt: the signal came, whatever became of it.
+    """
+    plain = signal.getsignal(SIGNAL) is signal.default_int_handler
+    if plain:
+        forget()
+    with handled_by(_mark_and_interrupt) if plain else contextlib.nullcontext():
+        try:
+            yield
+        except Exception:
+            check()
+            raise
+    check()
+
+
+def check() -> None:
+    """Raise a KeyboardInterrupt if the signal came."""
+    if came():
+        raise KeyboardInterrupt from None
 
 
 class _UntilInterrupted(Sequence):
@@ -111,11 +126,20 @@ class _UntilInterrupted(Sequence):
             yield item
 
 
-def let_jobs_save(launcher: Any) -> None:
-    """Make joblib's launcher (the class) wait for the jobs that run."""
+def prepare(launcher: Any, *, waits: bool) -> None:
+    """Make a launcher (the class) begin nothing after the signal.
+
+    Args:
+        waits: it is joblib's, and is to wait for the jobs that run.
+    """
     launch = launcher.launch
     if hasattr(launch, "__wrapped__"):
         return
+
+    @functools.wraps(launch)
+    def checked(self: Any, job_overrides: Sequence[Any], initial_job_idx: int) -> Any:
+        check()
+        return launch(self, job_overrides, initial_job_idx)
 
     def say_and_mark(*args: Any) -> None:
         mark()
@@ -133,8 +157,7 @@ def let_jobs_save(launcher: Any) -> None:
         count = effective_n_jobs(self.joblib.get("n_jobs", 1))
         self.joblib["n_jobs"] = max(1, min(count, len(job_overrides)))
         before = HydraConfig.instance().cfg
-        if came():  # before there were jobs to wait for
-            raise KeyboardInterrupt
+        check()
         with handled_by(say_and_mark):
             try:
                 returned = launch(self, _UntilInterrupted(job_overrides), initial_job_idx)
@@ -144,8 +167,7 @@ def let_jobs_save(launcher: Any) -> None:
                 raise
             finally:  # of jobs that ran in this process, as one worker's do
                 HydraConfig.instance().cfg = before
-        if came():
-            raise KeyboardInterrupt
+        check()
         return returned
 
-    launcher.launch = waiting
+    launcher.launch = waiting if waits else checked

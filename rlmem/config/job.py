@@ -50,6 +50,8 @@ class Job:
         except JobFailedError as ended:
             failure = JobFailedError(*ended.args)  # without its frames, see below
         except Exception as exc:
+            if not interrupt.in_job():
+                interrupt.check()
             if HydraConfig.get().mode == RunMode.RUN:
                 self.error = exc  # raised by Hydra it would come with lines of Hydra's own
                 return None
@@ -91,8 +93,7 @@ def _interrupted_once() -> Iterator[None]:
         KeyboardInterrupt: Ctrl-C came before the job, beside any other launcher.
     """
     if not interrupt.in_job():
-        if interrupt.came():
-            raise KeyboardInterrupt
+        interrupt.check()
         yield
         return
     if interrupt.came():

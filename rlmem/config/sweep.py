@@ -117,9 +117,9 @@ class SweepRecord(Callback):
         self, config: DictConfig, config_name: str | None = None, **kwargs: Any
     ) -> None:
         """Write sweep.json before the first job; a search goes on with its study."""
-        if "n_jobs" in config.hydra.launcher:
-            with contextlib.suppress(ImportError):  # the launcher's own to say
-                interrupt.let_jobs_save(pkgutil.resolve_name(config.hydra.launcher["_target_"]))
+        with contextlib.suppress(ImportError):  # the launcher's own to say
+            launcher = pkgutil.resolve_name(config.hydra.launcher["_target_"])
+            interrupt.prepare(launcher, waits="n_jobs" in config.hydra.launcher)
         if config_name != "train":  # scores of several runs, each in its run's own folder
             file = Path(config.hydra.sweep.dir, "multirun.yaml")
             SweepRecord._litter = None if file.exists() else file

@@ -18,7 +18,7 @@ from rlmem.envs.observations import FramesOf
 from rlmem.envs.spec import Board
 from rlmem.errors import UserError
 from rlmem.registry import part
-from rlmem.settings import setting
+from rlmem.settings import beside, setting
 
 ENV_ID = "rlmem/MiniMaze-v0"
 GOAL_REWARD = 200.0
@@ -183,9 +183,11 @@ class MiniMazeSettings(GymSettings):
 
     size: int = setting(at_least=2, at_most=100)
     maze: Any = setting(check=_maze)
-    pits: int = setting(at_least=0, at_most=10_000)
+    pits: int = setting(at_least=0, at_most=10_000, idle=beside(maze="released"))
     observation: str = setting(choices=("position", "one_hot", "pixels"))
-    cell: int = setting(at_least=1, at_most=32)
+    cell: int = setting(
+        at_least=1, at_most=32, idle=lambda s: () if s.observation == "pixels" else ("observation",)
+    )
 
 
 @part("env", "mini_maze", settings=MiniMazeSettings)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import torch
 
 from rlmem.errors import UserError
-from rlmem.memories.base.build import MemorySettings, Needs
+from rlmem.memories.base.build import MemorySettings, Needs, capacity_or_budget
 from rlmem.memories.base.serialize import State
 from rlmem.memories.base.state import count_of
 from rlmem.memories.base.writer import ReplayWriter
@@ -91,6 +91,7 @@ class RandomEvictionSettings(MemorySettings):
 
     extends = "random_eviction"
 
+    capacity: int = capacity_or_budget()
     eviction: str = setting(choices=EVICTIONS)
     sampler: Any = part_of("memory/sampler")
 

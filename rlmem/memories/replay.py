@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from rlmem.errors import UserError
-from rlmem.memories.base.build import MemorySettings, Needs
+from rlmem.memories.base.build import MemorySettings, Needs, capacity_or_budget
 from rlmem.memories.compression.compressed import CompressedFrameStorage
 from rlmem.memories.memory import ReplayMemory
 from rlmem.memories.ring.frames import FrameStorage
@@ -37,6 +37,7 @@ class ReplaySettings(MemorySettings):
 
     extends = "uniform"
 
+    capacity: int = capacity_or_budget()
     storage: Any = part_of("memory/storage")
     sampler: Any = part_of("memory/sampler")
 

@@ -46,7 +46,7 @@ def run_job(job: StudyJob, at_once: int = 1) -> str | None:
     What it prints goes to log.txt in its folder. A run that was cut off goes on.
 
     Args:
-        at_once: jobs that run at the same time.
+        at_once: jobs with such a memory that may run at the same time.
 
     Raises:
         SystemExit: a signal ended and saved it. The pool may have handed this worker another job
@@ -132,7 +132,7 @@ def run_study(study: Study, columns: Sequence[str], workers: int) -> list[tuple[
                     flush=True,
                 )
             try:
-                failed += _run_all(pool, jobs, min(workers, len(jobs)))
+                failed += _run_all(pool, jobs, workers)
             except (KeyboardInterrupt, SystemExit):
                 pool.shutdown(cancel_futures=True)
                 raise
@@ -176,10 +176,13 @@ def _ended_by_sigterm() -> Iterator[None]:
 
 
 def _run_all(
-    pool: ProcessPoolExecutor, jobs: list[StudyJob], at_once: int
+    pool: ProcessPoolExecutor, jobs: list[StudyJob], workers: int
 ) -> list[tuple[StudyJob, str]]:
     started, failed = time.perf_counter(), []
-    futures: dict[Future, StudyJob] = {pool.submit(run_job, job, at_once): job for job in jobs}
+    rows = Counter(job.row for job in jobs)  # whose memories are alike
+    futures: dict[Future, StudyJob] = {
+        pool.submit(run_job, job, min(workers, rows[job.row])): job for job in jobs
+    }
     for count, future in enumerate(as_completed(futures), start=1):
         job, error = futures[future], future.result()
         if error:

@@ -194,8 +194,8 @@ def _without_effect(cfg: TrainSettings) -> Iterator[str]:
     """Warnings of what a user gave that changes nothing: keys beside the values of others, and the
     first `threshold.*` where the memory has no thresholds."""
     idle = idle_keys(cfg)
-    for given in cfg.overrides:
-        if why := idle.get(override_key(given)):
+    for key, given in {override_key(o): o for o in cfg.overrides if o[:1] != "~"}.items():
+        if why := idle.get(key):
             yield f"WARNING: {given}: has no effect with {why}"
     thresholds = [o for o in cfg.overrides if override_key(o).split(".")[0] == "threshold"]
     if thresholds and not getattr(cfg.memory.part.cls, "thresholds", False):

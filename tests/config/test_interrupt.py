@@ -13,7 +13,7 @@ import pytest
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.plugins import Plugins
 
-from rlmem.config import interrupt, run_hydra
+from rlmem.config import compose, interrupt, run_hydra
 from rlmem.errors import UserError
 
 ROOT = Path(__file__).parents[2]
@@ -108,7 +108,7 @@ def test_before_the_first_job_the_signal_interrupts_at_once(tmp_path: Path) -> N
     assert names(tmp_path, "started") == []
 
 
-@pytest.mark.parametrize("launcher", ["basic", "joblib"])
+@pytest.mark.parametrize("launcher", ["basic", "joblib", "submitit_local"])
 @pytest.mark.parametrize("raises", [True, False])
 def test_an_interrupt_that_gets_lost_while_jobs_are_composed_counts(
     launcher: str, raises: bool, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
@@ -128,6 +128,26 @@ def test_an_interrupt_that_gets_lost_while_jobs_are_composed_counts(
     with interrupt.handled_by(signal.default_int_handler):
         assert run_hydra(fails, "train", argv) == 130
     assert capfd.readouterr().err == SAVED.splitlines(keepends=True)[-1]
+
+
+@pytest.mark.parametrize("raises", [True, False])
+def test_an_interrupt_that_gets_lost_in_a_composition_counts(
+    raises: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a study's jobs, of `rlmem.train`."""
+
+    def losing(*args: Any) -> None:
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        if raises:
+            raise UnboundLocalError("old")
+
+    monkeypatch.setattr("hydra.compose", losing)
+    with interrupt.handled_by(signal.default_int_handler):
+        with pytest.raises(KeyboardInterrupt):
+            compose("train", ["seed=1"])
+        monkeypatch.undo()
+        assert compose("train", ["seed=1"]).seed == 1
 
 
 def test_a_job_that_does_not_begin_keeps_why_it_failed(

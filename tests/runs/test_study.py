@@ -247,7 +247,10 @@ def test_a_job_counts_the_memories_of_those_beside_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     definition = yaml.safe_load(DEFINITION)
-    definition["rows"] = {"uniform": "memory=uniform memory.capacity=1000000"}
+    definition["rows"] = {
+        "uniform": "memory=uniform memory.capacity=1000000",
+        "none": "memory=none",
+    }
     (tmp_path / "study.yaml").write_text(yaml.safe_dump(definition))
     monkeypatch.setattr(preflight, "memory_limit", lambda: (50 * 2**20, "the machine's memory"))
     # Two seeds of CartPole at once, each 28 MiB when full; then the one of Acrobot.

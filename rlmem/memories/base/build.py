@@ -21,6 +21,15 @@ class MemorySettings(Settings):
     budget: Any = setting(divided=True)  # null, or a size in bytes such as 64MiB
 
 
+def capacity_or_budget() -> Any:
+    """`capacity` of a memory that under a budget holds what it holds of bytes."""
+
+    def idle(settings: MemorySettings) -> tuple[str, ...]:
+        return () if settings.budget is None else ("budget",)
+
+    return setting(at_least=1, at_most=10**9, divided=True, idle=idle)
+
+
 @dataclass(frozen=True)
 class Needs:
     """What the run needs of its memory.

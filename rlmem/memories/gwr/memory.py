@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from rlmem.errors import UserError
-from rlmem.memories.base.build import MemorySettings, Needs
+from rlmem.memories.base.build import MemorySettings, Needs, capacity_or_budget
 from rlmem.memories.base.pictures import Picture, PictureContext, Table
 from rlmem.memories.gwr.embedding import Embedding
 from rlmem.memories.gwr.map import MapStorage
@@ -43,17 +43,25 @@ class EmbeddingSettings(Settings):
     dims: int = setting(at_least=1, at_most=65_536, idle=lambda s: _unprojected(s))
 
 
+def _still(settings: "GwrSettings") -> tuple[str, ...]:
+    """What leaves the neighbours of a node where they are."""
+    return beside(links=False)(settings) or beside(prototype="exemplar")(settings)
+
+
 @dataclass(kw_only=True)
 class GwrSettings(RuleSettings, MemorySettings):
     """Grow When Required replay (Hafez et al. 2023)."""
 
     extends = "gwr"
 
+    capacity: int = capacity_or_budget()
     storage: Any = part_of("memory/map/storage")
     sampler: Any = part_of("memory/map/sampler")
     prototype: str = setting(choices=("auto", "moving", "exemplar"))
     contexts: Any = setting(check=_contexts)
     context_beta: float = setting(0.7, at_least=0, at_most=1, idle=beside(contexts=0))
+    eps_b: float = setting(0.1, at_least=0, at_most=1, idle=beside(prototype="exemplar"))
+    eps_n: float = setting(0.001, at_least=0, at_most=1, idle=lambda s: _still(s))
     terminals: str = setting(choices=("edge", "node"))
     eviction: str = setting(choices=("auto", "merge", "lru"))
     embedding: EmbeddingSettings = setting()

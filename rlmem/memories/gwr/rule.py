@@ -56,7 +56,7 @@ class RuleSettings(Settings):
     """
 
     eps_b: float = setting(0.1, at_least=0, at_most=1)
-    eps_n: float = setting(0.001, at_least=0, at_most=1, idle=beside(links=False))
+    eps_n: float = setting(0.001, at_least=0, at_most=1)
     tau_b: float = setting(0.3, at_least=0, at_most=1)
     tau_n: float = setting(0.1, at_least=0, at_most=1, idle=beside(links=False))
     kappa: float = setting(1.05, at_least=1)

@@ -23,7 +23,9 @@ from rlmem.memories.base.build import Needs
 from rlmem.memories.base.serialize import State
 from rlmem.memories.base.state import number_of
 from rlmem.memories.samplers.base import ReplaySampler, as_index, draw_uniform, require_items
-from rlmem.settings import Settings, alike, setting
+from rlmem.settings import Settings, alike, beside, setting
+
+UNIFORM = beside(alpha=0)  # all are drawn alike then, and all weights are 1
 
 
 @dataclass(kw_only=True)
@@ -31,9 +33,11 @@ class ScheduleSettings(Settings):
     """What both variants set."""
 
     alpha: float = setting(at_least=0, at_most=1)
-    beta_start: float = setting(at_least=0, at_most=1)
-    beta_end: float = setting(at_least=0, at_most=1)
-    beta_steps: int = setting(at_least=1, free=True, idle=alike("beta_start", "beta_end"))
+    beta_start: float = setting(at_least=0, at_most=1, idle=UNIFORM)
+    beta_end: float = setting(at_least=0, at_most=1, idle=UNIFORM)
+    beta_steps: int = setting(
+        at_least=1, free=True, idle=lambda s: UNIFORM(s) or alike("beta_start", "beta_end")(s)
+    )
 
 
 @njit(cache=True)

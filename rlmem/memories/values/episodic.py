@@ -30,6 +30,7 @@ from rlmem.settings import setting
 class EpisodicSettings(ReplaySettings):
     """What every memory that answers has: entries, and a replay beside them."""
 
+    capacity: int = setting(at_least=1, at_most=10**9, divided=True)
     entries: int = setting(at_least=1, at_most=10**9, divided=True)
     share: float = setting(above=0, at_most=1)
 

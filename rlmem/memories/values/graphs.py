@@ -29,7 +29,7 @@ from rlmem.memories.values.graph import GraphMemory, Learning
 from rlmem.memories.values.graph_reconstruction import Reconstruction
 from rlmem.memories.values.trajectories import SCORES
 from rlmem.registry import part
-from rlmem.settings import Settings, setting
+from rlmem.settings import Settings, beside, setting
 
 # What `auto` stands for: by `memory.form`, and where a network makes the keys.
 FORMS = {
@@ -75,7 +75,9 @@ class ReconstructSettings(Settings):
     t1: float = setting(above=0, idle=_of("centre"))
     t2: float = setting(above=0, idle=_of("centre"))
     walks: int = setting(at_least=0, at_most=10**6, idle=_of("centre"))
-    hops: int = setting(at_least=1, at_most=10**6, idle=_of("centre"))
+    hops: int = setting(
+        at_least=1, at_most=10**6, idle=lambda s: _of("centre")(s) or beside(walks=0)(s)
+    )
     kept: int = setting(at_least=2, at_most=10**6, idle=_of("cross"))
     score: str = setting(choices=SCORES, idle=_of("cross"))
 
