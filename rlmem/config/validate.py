@@ -1,5 +1,6 @@
 """From a composed configuration to settings: every key checked, before anything is built."""
 
+import math
 import os
 import tempfile
 from collections.abc import Iterator
@@ -176,10 +177,14 @@ def _check_schedule(run: TrainSettings) -> None:
     env_steps = train_every * updates
     if env_steps % num_envs:
         several = f" and agent.updates_per_step={updates}" if updates > 1 else ""
-        fits = [str(n) for n in range(1, min(env_steps, 64) + 1) if env_steps % n == 0]
-        works = f"{', '.join(fits[:-1])} or {fits[-1]}" if len(fits) > 1 else fits[0]
+        processes = run.trainer.devices * run.trainer.num_nodes  # each has as many envs
+        counts = range(processes, min(env_steps, 64) + 1, processes)
+        fits = [f"{n}" for n in counts if env_steps % n == 0]
+        works = f"env.num_envs={' or '.join(filter(None, (', '.join(fits[:-1]), *fits[-1:])))}"
+        if not fits:
+            works = f"agent.updates_per_step={num_envs // math.gcd(train_every, num_envs)}"
         raise UserError(
             f"agent.train_every={train_every}{several} with env.num_envs={num_envs}: "
             f"{env_steps} env steps a round cannot be shared evenly by {num_envs} envs; "
-            f"use env.num_envs={works}"
+            f"use {works}"
         )
