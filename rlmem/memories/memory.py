@@ -24,6 +24,10 @@ from rlmem.memories.transforms.base import ReplayTransform, check_names
 from rlmem.units import parse_bytes
 
 
+def _ones(shape: tuple[int, ...]) -> torch.Tensor:
+    return torch.ones(*shape, 1, dtype=torch.float32, device="cpu")
+
+
 class ReplayMemory:
     """Storage x sampler x writer, and transforms of the batches, with one random generator.
 
@@ -101,6 +105,8 @@ class ReplayMemory:
                     f"budget={budget}: what is kept at first takes {first} bytes; use more"
                 )
             storage.limit_bytes(budget - own - fixed, a_slot)
+        if len(storage) and hasattr(storage, "newest"):  # it was filled before
+            sampler.extend(storage.newest(len(storage)))
         self._share_generator()
 
     def _share_generator(self) -> None:
@@ -255,10 +261,10 @@ class ReplayMemory:
         shape = index.shape
         if keep:
             batch = self.storage.read(index)
-            weight = torch.ones(*shape, 1)
+            weight = _ones(shape)
         else:
             if shape != self._shape:
-                self._shape, self._ones = shape, torch.ones(*shape, 1)
+                self._shape, self._ones = shape, _ones(shape)
                 self._buffers = self.storage.buffers(shape, pinned=self.pinned)
             batch = dict(self.storage.read(index, self._buffers))
             weight = self._ones

@@ -59,10 +59,12 @@ class RandomEvictionWriter(ReplayWriter):
         """
         block = self._storage.read_block(data)
         capacity, rows = self._storage.max_size, len(block)
-        number = self._seen + torch.arange(rows)
+        row = torch.arange(rows, device="cpu")
+        number, free = self._seen + row, len(self._storage) + row
         among = number + 1 if self.reservoir else torch.full_like(number, capacity)
-        draw = (torch.rand(rows, generator=self._rng, dtype=torch.float64) * among).long()
-        slots = torch.where(number < capacity, number, draw)
+        chance = torch.rand(rows, generator=self._rng, dtype=torch.float64, device="cpu")
+        # Slots are filled in order. One that was loaded from a smaller memory has free ones.
+        slots = torch.where(free < capacity, free, (chance * among).long())
         slots[slots >= capacity] = -1
         self._storage.set(slots.numpy(), block)
         self._seen += rows

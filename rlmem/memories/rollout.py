@@ -137,7 +137,8 @@ class RolloutMemory(ReplayMemory):
         for observer in self.observers:
             observer.drawn(index)
         if index.shape != self._shape:
-            self._shape, self._ones = index.shape, torch.ones(*index.shape, 1)
+            self._shape = index.shape
+            self._ones = torch.ones(*index.shape, 1, dtype=torch.float32, device="cpu")
             self._buffers = self.storage.buffers(index.shape, pinned=self.pinned)
         self._newest = dict(self.storage.read(index, self._buffers))
         self._newest["index"], self._newest["weight"] = torch.from_numpy(index), self._ones

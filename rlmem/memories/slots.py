@@ -64,9 +64,9 @@ class SlotStorage(TransitionStorage):
             raise ValueError(
                 f"capacity={capacity}, stack={stack}, num_envs={num_envs}: each must be at least 1"
             )
-        super().__init__(capacity)
+        super().__init__(int(capacity))
         self.frame_shape, self.dtype = checked_frames(frame_shape, dtype)
-        self.stack, self.num_envs = stack, num_envs
+        self.stack, self.num_envs = int(stack), int(num_envs)
         rows = (stack * frame_shape[0], *frame_shape[1:])
         self.actions = lazy_zeros((capacity, *action_shape), action_dtype)
         self._columns: dict[str, np.ndarray] = {
@@ -153,12 +153,14 @@ class SlotStorage(TransitionStorage):
     def buffers(self, shape: tuple[int, ...], *, pinned: bool = False) -> Batch:
         columns: Mapping[str, np.ndarray] = self._columns
         batch = {
-            name: torch.empty((*shape, *column.shape[1:]), dtype=torch.from_numpy(column[:0]).dtype)
+            name: torch.empty(
+                (*shape, *column.shape[1:]), dtype=torch.from_numpy(column[:0]).dtype, device="cpu"
+            )
             for name, column in columns.items()
         }
         if self.actions.dtype.kind in "iu":
             batch["action"] = batch["action"].long()
-        batch["steps_to_next"] = torch.ones(*shape, 1, dtype=torch.int64)
+        batch["steps_to_next"] = torch.ones(*shape, 1, dtype=torch.int64, device="cpu")
         return {name: t.pin_memory() if pinned else t for name, t in batch.items()}
 
     def read(self, index: np.ndarray, buffers: Batch | None = None) -> Batch:

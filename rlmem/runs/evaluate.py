@@ -31,8 +31,10 @@ def plot(cfg: EvaluateSettings) -> None:
     from rlmem.analysis.show.run_curves import plot_runs
 
     out = Path(cfg.out or "curves.png")
-    plot_runs([Path(run) for run in cfg.runs], out)
+    faults = plot_runs([Path(run) for run in cfg.runs], out)
     say(f"written: {out}")
+    for line in faults:
+        say(f"note: {line}")
 
 
 def report(cfg: EvaluateSettings) -> None:

@@ -274,18 +274,23 @@ class Study:
 
     def fifo_jobs(self, column: str) -> Iterator[StudyJob]:
         """FIFOs of the same bytes or entries beside each finished run of the rows that ask: the
-        same but for the memory and its thresholds."""
+        same but for the memory and its thresholds. Recorded ones stay beside a recorded run that is
+        made anew."""
         for row, seed in self._cells(column):
             beside = self._job(column, row, seed, self._setting(column, row))
-            if not beside.finished:
-                continue
+            summary = beside.summary if beside.finished else {}
+            if beside.recorded and not summary:
+                summary = beside.recorded.summary
             kept = [each for each in self._setting(column, row) if not OF_MEMORY.match(each)]
             for kind in self.rows[row]["fifo"]:
                 key, number = FIFOS[kind]
-                size = beside.summary.get(number)
-                if size is not None:  # of a damaged summary
-                    last = f"{key}={size}"
-                    yield self._job(column, fifo_of(row, kind), seed, [*kept, *self.fifo], last)
+                size = summary.get(number)
+                if size is None:  # or of a damaged summary
+                    continue
+                last = f"{key}={size}"
+                job = self._job(column, fifo_of(row, kind), seed, [*kept, *self.fifo], last)
+                if beside.finished or job.recorded:
+                    yield job
 
     def finished(self, column: str) -> Counter[str]:
         """How many runs of each line of the table are finished."""

@@ -208,6 +208,17 @@ def test_runs_are_drawn_together(run_dir: Path, tmp_path: Path) -> None:
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_plot_says_what_could_not_be_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("matplotlib")
+    run = make_run(tmp_path / "run")
+    with (run / "metrics.csv").open("a") as file:
+        file.write("this is no row\n")
+    evaluate(evaluate_settings("mode=plot", f"runs=['{run}']", f"out='{tmp_path}/a.png'"))
+    assert f"note: {run}: metrics.csv is damaged" in capsys.readouterr().out
+
+
 def test_no_two_of_twelve_runs_look_alike(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     runs = [str(make_run(tmp_path / f"r{seed}", seed=seed, final=50 + seed)) for seed in range(12)]

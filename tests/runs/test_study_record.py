@@ -87,6 +87,16 @@ def test_a_report_of_a_clone_changes_no_file_of_the_repository(study: Study) -> 
     assert {path: path.read_bytes() for path in second.folder.glob("*.*")} == before
 
 
+def test_a_run_that_is_made_anew_does_not_lose_the_fifo_beside_it(study: Study) -> None:
+    record(study)
+    second = clone(study, DEFINITION.replace("seeds: 2", "seeds: 3"))
+    begun = next(job for job in second.jobs("CartPole") if (job.row, job.seed) == ("gwr", 0))
+    make_job(begun, status="interrupted")
+    make_job(next(job for job in second.jobs("CartPole") if job.seed == 2))
+    assert record(second) == 7
+    assert rows_recorded(second).count("FIFO of the bytes of gwr") == 2
+
+
 def test_the_same_runs_give_the_same_bytes(study: Study) -> None:
     record(study)
     before = (study.folder / "runs.npz").read_bytes()

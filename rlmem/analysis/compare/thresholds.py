@@ -81,7 +81,11 @@ class Effects:
 
 def threshold_grids(settings: Sequence[Setting]) -> dict[str, list[Setting]]:
     """Settings that differ in GWR's thresholds only, by what sets their grid apart."""
-    ours = [setting for setting in settings if setting.distinct.keys() >= set(THRESHOLDS)]
+    ours = [
+        setting
+        for setting in settings
+        if all(isinstance(setting.distinct.get(key), int | float) for key in THRESHOLDS)
+    ]
     grids: dict[str, list[Setting]] = {}
     for setting in ours:
         rest = {

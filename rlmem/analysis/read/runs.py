@@ -117,8 +117,9 @@ class Run:
     @property
     def device(self) -> str:
         """What it learned on: a GPU's name, or cpu, of which a summary without a device is; ''
-        of other programs."""
-        return "" if self.external is not None else str(self.summary.get("device") or "cpu")
+        of other programs, and without a summary."""
+        known = self.external is None and self.summary
+        return str(self.summary.get("device") or "cpu") if known else ""
 
     @property
     def memory(self) -> str:

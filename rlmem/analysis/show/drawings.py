@@ -97,6 +97,7 @@ def draw(
     ) -> None:
         if figure is not None:
             file = re.sub(r"[^\w.-]+", "-", f"{name}-{env_id}".strip("-"))[:80]
+            file = file.encode()[:200].decode(errors="ignore")  # a letter may take 4 bytes
             taken = {other.name for other in drawn}
             names = chain([file], (f"{file}-{k}" for k in range(2, len(drawn) + 3)))
             file = next(name for name in names if name not in taken)
@@ -146,18 +147,23 @@ def draw(
             keep(env_id, column[:6], f"Microseconds {what}{left}", figures.times(here, column))
         for label, grid in threshold_grids(here).items():
             keep(env_id, f"thresholds-{label}", "The two thresholds", heatmaps(grid))
+    # The label of another program's curve may be one of ours, in another environment.
+    ours = {setting.label for setting in settings if setting.runs[0].external is None}
     by_label: dict[str, dict[str, Setting]] = {}
     scores: dict[str, dict[str, list[np.ndarray]]] = {}
     looks: dict[str, Look] = {}
     few: set[str] = set()
     for setting in settings:
-        looks[setting.label] = setting.look
+        label = setting.label
+        if setting.runs[0].external is not None and label in ours:
+            label += " (another program)"
+        looks[label] = setting.look
         if len(setting.returns):
-            by_label.setdefault(setting.label, {})[setting.env_id] = setting
+            by_label.setdefault(label, {})[setting.env_id] = setting
         if len(normalized := setting.values("human_normalized_score")):
-            games = scores.setdefault(setting.label, {})
+            games = scores.setdefault(label, {})
             games.setdefault(setting.runs[0].task, []).append(normalized)
-            few |= set() if setting.has_bounds(setting.metric) else {setting.label}
+            few |= set() if setting.has_bounds(setting.metric) else {label}
     caption = "Probability of improvement"
     if len({setting.env_id for setting in settings}) > 1:
         caption += ", over all environments that two settings share"

@@ -13,6 +13,7 @@ from matplotlib.ticker import MultipleLocator
 
 from rlmem.analysis.compare.settings import Setting
 from rlmem.drawing import STYLE
+from rlmem.errors import printable
 from rlmem.units import readable_bytes
 
 TEXT = 12  # points; a panel is 360 of them wide, and a phone some 370 pixels
@@ -42,7 +43,9 @@ class Named(NamedTuple):
 
 
 def short(label: str) -> str:
-    """A label as figures show it. matplotlib leaves out what begins with an underscore."""
+    """A label as figures show it. matplotlib leaves out what begins with an underscore, and no SVG
+    may hold a control character."""
+    label = printable(label)
     label = label if len(label) <= LONGEST else f"{label[: LONGEST - 3]}..."
     return f" {label}" if label.startswith("_") else label
 

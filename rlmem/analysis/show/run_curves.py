@@ -11,8 +11,9 @@ from rlmem.units import readable_bytes
 SIGNS = (("-", "o"), ("--", "s"), (":", "^"), ("-.", "D"))  # of the first ten runs, the next, ...
 
 
-def plot_runs(run_dirs: list[Path], out: Path) -> None:
-    """Draw training return, evaluation return and memory bytes of runs into one figure.
+def plot_runs(run_dirs: list[Path], out: Path) -> list[str]:
+    """Draw training return, evaluation return and memory bytes of runs into one figure; what of
+    their files could not be read, a line each.
 
     Args:
         run_dirs: one curve each.
@@ -78,3 +79,4 @@ def plot_runs(run_dirs: list[Path], out: Path) -> None:
             raise UserError(
                 f"out={out}: cannot be written ({one_line(error)}); use out=curves.png"
             ) from None
+    return [f"{run.folder}: {fault}" for run in runs for fault in run.faults]

@@ -61,7 +61,7 @@ def checked_frames(shape: Any, dtype: Any) -> tuple[tuple[int, ...], np.dtype]:
         raise ValueError(f"frame_shape={shape}: give the sizes of one observation, such as (4,)")
     if kind.kind not in "biuf" or kind.itemsize > 8 or not kind.isnative:
         raise ValueError(f"dtype={dtype}: use one such as uint8 or float32")
-    return frame_shape, kind
+    return tuple(map(int, frame_shape)), kind
 
 
 def _array(value: Any) -> np.ndarray:

@@ -57,7 +57,9 @@ class ReplayStorage(Stateful, Storage):
 
     def _rand_given_ndim(self, batch_size: int) -> torch.Tensor:
         # By it TorchRL's RandomSampler draws; it knows of no slots that hold nothing.
-        return self.locate(torch.randint(len(self), (batch_size,), generator=self._rng))
+        return self.locate(
+            torch.randint(len(self), (batch_size,), generator=self._rng, device="cpu")
+        )
 
     def _bump_mutation_revision(self) -> None:
         # TorchRL calls it behind set_, set_at_ and update_, which have changed a copy alone.

@@ -87,7 +87,7 @@ class Identity(Embedding):
         return cls(needs.spec.observation_shape, needs.spec.input_scale)
 
     def __init__(self, observation_shape: tuple[int, ...], scale_input: float = 1.0) -> None:
-        self.dims = math.prod(observation_shape)
+        self.dims = int(math.prod(observation_shape))
         self.scale_input = float(scale_input)
 
     def embed(self, x: np.ndarray) -> np.ndarray:

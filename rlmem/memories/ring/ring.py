@@ -155,7 +155,9 @@ class RingStorage(RingFrames):
             raise ValueError(f"a block without {name!r}: this storage holds it of each transition")
         values = given.detach().cpu().numpy() if isinstance(given, torch.Tensor) else given
         wanted = (n, *column.shape[1:])
-        if np.size(values) != np.prod(wanted) or np.shape(values)[:1] not in ((n,), ()):
+        # Alike but for dimensions of 1, as of a single transition.
+        sizes = [[size for size in shape if size != 1] for shape in (np.shape(values), wanted)]
+        if sizes[0] != sizes[1]:
             raise ValueError(f"{name} of shape {np.shape(values)} was given, not {wanted}")
         return held_exactly(np.asarray(values), column.dtype, name).reshape(wanted)
 

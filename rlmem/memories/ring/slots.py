@@ -88,10 +88,12 @@ class RingFrames(TransitionStorage):
     ) -> None:
         given = RingOptions(**options)
         given.check(capacity)
-        super().__init__(capacity)
+        super().__init__(int(capacity))
         self.frame_shape, self.dtype = checked_frames(frame_shape, dtype)
-        self.stack, self.num_envs, self.chunk = given.stack, given.num_envs, given.chunk
-        self.n_step, self.gamma, self.budget = given.n_step, given.gamma, given.budget
+        # As Python's own: they are saved as JSON.
+        self.stack, self.num_envs = int(given.stack), int(given.num_envs)
+        self.chunk, self.n_step = int(given.chunk), int(given.n_step)
+        self.gamma, self.budget = float(given.gamma), given.budget
         self.slot_bytes = 0  # of each slot, which others hold and the budget counts
         self.arrays = new_arrays(capacity, given.num_envs, given.stack, given.chunk)
         self.actions = lazy_zeros((capacity, *given.action_shape), given.action_dtype)
@@ -144,7 +146,7 @@ class RingFrames(TransitionStorage):
     def newest(self, count: int) -> torch.Tensor:
         """Slots of the `count` newest transitions, oldest first, int64 [count]."""
         size, cursor, _ = self.arrays.cursors()
-        return (cursor - count + torch.arange(count)) % size
+        return (cursor - count + torch.arange(count, device="cpu")) % size
 
     # How frames are held: for the subclasses.
 

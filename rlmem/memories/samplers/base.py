@@ -39,7 +39,7 @@ class ReplaySampler(Stateful, Sampler):
 
     def uniform(self, n: int) -> torch.Tensor:
         """n draws from [0, 1), float64 [n], from the generator that the buffer passed in."""
-        return torch.rand(n, generator=self._rng, dtype=torch.float64)
+        return torch.rand(n, generator=self._rng, dtype=torch.float64, device="cpu")
 
     def check_storage(self, storage: Any) -> None:
         """Asked whether this sampler can draw from a storage.
@@ -161,7 +161,7 @@ def kept_slots(index: Any) -> np.ndarray:
 
 def draw_uniform(storage: Any, batch_size: int, rng: torch.Generator | None) -> torch.Tensor:
     """Slots int64 [batch_size], each stored item with the same probability, with replacement."""
-    index = torch.randint(require_items(storage), (batch_size,), generator=rng)
+    index = torch.randint(require_items(storage), (batch_size,), generator=rng, device="cpu")
     locate = getattr(storage, "locate", None)  # rlmem's storages: some slots may be unused
     return index if locate is None else locate(index)
 

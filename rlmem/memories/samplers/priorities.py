@@ -91,7 +91,7 @@ class Prioritized(ReplaySampler, TorchRLPrioritizedSampler):
         # TorchRL's own constructor would build its C++ trees.
         self._storage = None
         self._rng = None
-        self.capacity = capacity
+        self.capacity = int(capacity)
         self._alpha, self.eps = _exponent("alpha", alpha), eps
         self.beta_start, self.beta_end, self.beta_steps = beta_start, beta_end, beta_steps
         self.beta = beta_start

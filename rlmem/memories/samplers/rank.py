@@ -64,7 +64,9 @@ class RankSampler(Prioritized):
         if len(self._cdf) < self._heap.size:
             # A power of two, so that a memory that is loaded holds as many as the saved one.
             ranks = min(1 << (self._heap.size - 1).bit_length(), self._heap.capacity)
-            probabilities = torch.arange(1, ranks + 1, dtype=torch.float64).pow(-self.alpha)
+            probabilities = torch.arange(1, ranks + 1, dtype=torch.float64, device="cpu").pow(
+                -self.alpha
+            )
             self._cdf = probabilities.cumsum(0).numpy()
         cdf = self._cdf[: self._heap.size]
         rank = np.searchsorted(cdf, fractions * cdf[-1], side="right")

@@ -85,9 +85,11 @@ class SequenceSampler(ReplaySampler):
         return index.reshape(shape), {"mask": mask.reshape(shape)}
 
     def sample(self, storage: Any, batch_size: int) -> tuple[torch.Tensor, dict]:
-        """Runs int64 [batch_size, T] and their `mask`."""
+        """Runs int64 [batch_size, T] and their `mask`, [batch_size, T, 1] as rewards are."""
         index, columns = self.draw(storage, batch_size, 1)
-        return torch.from_numpy(index[0]), {"mask": torch.from_numpy(columns["mask"][0])}
+        return torch.from_numpy(index[0]), {
+            "mask": torch.from_numpy(columns["mask"][0]).unsqueeze(-1)
+        }
 
 
 @njit(cache=True)

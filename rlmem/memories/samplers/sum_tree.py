@@ -70,7 +70,7 @@ class SumTree:
     def __init__(self, capacity: int) -> None:
         if capacity < 1:
             raise ValueError(f"capacity={capacity}: a sum tree needs at least one item")
-        self.capacity = capacity
+        self.capacity = capacity = int(capacity)
         self._base = 1 << (capacity - 1).bit_length()
         self._tree = lazy_zeros((2 * self._base,), np.float64)
         self.used = 0  # items below the largest index ever written

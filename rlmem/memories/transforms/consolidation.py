@@ -74,6 +74,8 @@ class BoundedStates(Stateful):
 
     def __init__(self, shape: tuple[int, ...], dtype: Any) -> None:
         self.shape, self.dtype = tuple(shape), np.dtype(dtype)
+        if self.dtype not in (np.float32, np.uint8):
+            raise ValueError(f"dtype={dtype}: states are drawn as float32 or uint8")
         self._bounds = np.zeros((2, *self.shape), self.dtype)  # low, high
         self._seen = False
 
@@ -93,7 +95,7 @@ class BoundedStates(Stateful):
         """States [count, *shape]."""
         low, high = torch.from_numpy(self._bounds.copy()).float()
         whole = self.dtype.kind in "iu"
-        share = torch.rand(count, *self.shape, generator=rng)
+        share = torch.rand(count, *self.shape, generator=rng, dtype=torch.float32, device="cpu")
         states = low + share * (high - low + whole)
         # Rounding can give high + 1, a value that no observation has: hence the minimum.
         return torch.minimum(states.floor(), high).to(torch.uint8) if whole else states
@@ -184,7 +186,9 @@ class Consolidation(ReplayTransform):
         shape = (len(batch["index"]), self.steps, self.batch_size)
         states = self.states.draw(int(np.prod(shape)), self._rng)
         batch["consolidation"] = states.unflatten(0, shape)
-        batch["consolidation_weight"] = torch.full(shape[:1], self.weight)
+        batch["consolidation_weight"] = torch.full(
+            shape[:1], self.weight, dtype=torch.float32, device="cpu"
+        )
         return batch
 
     def fixed_bytes(self) -> int:

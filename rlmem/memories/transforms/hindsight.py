@@ -137,7 +137,7 @@ class HindsightTransform(ReplayTransform):
         if achieved is None:
             raise ValueError("a block without (next, achieved_goal): hindsight needs it")
         own = isinstance(block, Block)
-        n = len(block) if own else np.asarray(block["next"]["terminated"]).size
+        n = len(block) if own else len(self.storage.read_block(block))
         shape = np.shape(achieved)
         if math.prod(shape) != n * self.goal_size:
             raise ValueError(
@@ -175,7 +175,9 @@ class HindsightTransform(ReplayTransform):
         if batch["index"].ndim > 2:
             raise ValueError("hindsight gives each transition a goal of its own: draw no sequences")
         index = as_index(batch["index"].reshape(-1))
-        chance, draw = torch.rand((2, len(index)), generator=self._rng, dtype=torch.float64).numpy()
+        chance, draw = torch.rand(
+            (2, len(index)), generator=self._rng, dtype=torch.float64, device="cpu"
+        ).numpy()
         taken = np.flatnonzero(chance < self.k / (self.k + 1))
         if len(taken):
             goal = self._achieved[self._choose(index[taken], draw[taken])]
@@ -253,14 +255,16 @@ class HindsightTransform(ReplayTransform):
         self._achieved[: len(achieved)] = achieved
         if len(self._back):
             self._back[: len(achieved)] = 0
-            self._link_back(self.storage.locate(torch.arange(len(self.storage))).numpy())
+            self._link_back(
+                self.storage.locate(torch.arange(len(self.storage), device="cpu")).numpy()
+            )
             self._newest = self._newest_slots()
 
     def check_valid(self) -> None:
         """Assert that links back are the storage's links."""
         if len(self._back) == 0:
             return
-        slots = self.storage.locate(torch.arange(len(self.storage))).numpy()
+        slots = self.storage.locate(torch.arange(len(self.storage), device="cpu")).numpy()
         link = self.storage.arrays.links(slots)
         following = (slots[link > 0] + link[link > 0]) % max(1, self._used())
         assert np.array_equal(self._back[following], link[link > 0]), "a link back is wrong"

@@ -312,6 +312,19 @@ def test_the_command_writes_into_the_sweep(tmp_path: Path, capsys: pytest.Captur
     assert f"written: {tmp_path}/sweep/report/index.html" in capsys.readouterr().out
 
 
+def test_a_curve_of_another_program_is_none_of_our_settings(tmp_path: Path) -> None:
+    """Its label is free in an environment where we ran none of that name."""
+    rows = "".join(f"1000,5,10,{seed},uniform,Acrobot-v1\n" for seed in range(5))
+    (tmp_path / "theirs.csv").write_text(f"env_steps,return,bytes,seed,label,env_id\n{rows}")
+    for seed in range(5):
+        make_run(tmp_path / f"sweep/{seed}", seed=seed)
+        for env_id in ("CartPole-v1", "Acrobot-v1"):
+            make_run(tmp_path / f"sweep/{env_id}{seed}", "per", seed, env_id=env_id)
+    write_report([tmp_path / "sweep"], tmp_path / "out", [tmp_path / "theirs.csv"])
+    figure = (tmp_path / "out/figures/improvement.svg").read_text()
+    assert "uniform (another program)" in re.sub(r"\s+", " ", figure)
+
+
 def test_no_label_makes_a_rule_of_the_page(tmp_path: Path) -> None:
     for seed in range(4):
         label = 'a style="}*{background:url(//evil.example/x)}" style="'
@@ -362,6 +375,43 @@ def test_settings_that_returned_as_much_are_named_together(tmp_path: Path) -> No
         "Next: uniform, lower by 10",
         page,
     )
+
+
+def test_few_seeds_name_no_second_best(tmp_path: Path) -> None:
+    """Also where each seed says the same, as of two alike every second pair does."""
+    for seed in range(4):
+        make_run(tmp_path / f"per{seed}", "per", seed, final=100.0 + seed)
+        make_run(tmp_path / f"uniform{seed}", "uniform", seed, final=80.0)
+    write_report([tmp_path], tmp_path / "report")
+    page = (tmp_path / "report/index.html").read_text()
+    assert "Perhaps as good: uniform, lower by" in page
+    assert "Next: uniform" not in page
+
+
+def test_what_has_not_ended_names_no_device(tmp_path: Path) -> None:
+    for seed, status in enumerate(("finished", "finished", "no summary")):
+        make_run(tmp_path / f"r{seed}", seed=seed, status=status, device="A GPU")
+    write_report([tmp_path], tmp_path / "report")
+    assert "device" not in (tmp_path / "report/results.csv").read_text().splitlines()[0]
+
+
+def test_a_name_may_have_control_characters_and_long_letters(tmp_path: Path) -> None:
+    for seed in range(2):
+        odd = {"label": "a\x01b\x1b[31m"}
+        make_run(tmp_path / f"r{seed}", seed=seed, env_id="\U00020000" * 90, config=odd)
+    write_report([tmp_path], tmp_path / "report")
+    files = [*(tmp_path / "report/figures").glob("*.svg")]
+    assert files
+    for file in files:
+        ElementTree.parse(file)
+
+
+def test_thresholds_that_are_no_numbers_end_no_report(tmp_path: Path) -> None:
+    for k, activation in enumerate((0.68, 0.9, "high")):
+        for habituation in (0.45, 0.85):
+            given = {"threshold.activation": activation, "threshold.habituation": habituation}
+            make_run(tmp_path / f"r{k}{habituation}", "gwr", config=given)
+    assert len(write_report([tmp_path], tmp_path / "report").settings) == 6
 
 
 def test_a_page_of_many_settings_stays_small(tmp_path: Path) -> None:

@@ -1,0 +1,145 @@
+"""What users give a memory of their own: numpy's numbers, filled storages, columns, defaults of
+torch."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tensordict import TensorDict
+from torchrl.data import TensorDictReplayBuffer
+
+from rlmem.memories import (
+    FrameStorage,
+    PrioritizedSampler,
+    RankSampler,
+    ReplayMemory,
+    RingWriter,
+    SlotStorage,
+    UniformSampler,
+)
+from rlmem.memories.random_eviction import RandomEvictionWriter
+from rlmem.memories.samplers.sequence import SequenceSampler
+from rlmem.memories.transforms.consolidation import BoundedStates
+from rlmem.memories.transforms.hindsight import HindsightTransform
+
+
+def block(rows: int, **columns: Any) -> dict[str, Any]:
+    states = np.arange(4.0 * (rows + 1), dtype=np.float32).reshape(-1, 4)
+    no = np.zeros((rows, 1), bool)
+    following = {"observation": states[1:], "reward": np.ones((rows, 1), np.float32)}
+    following |= {"terminated": no, "truncated": no}
+    action = np.zeros(rows, np.int64)
+    return {"observation": states[:-1], "action": action, "next": following, **columns}
+
+
+def memory_of(storage: Any, sampler: Any = None, **options: Any) -> ReplayMemory:
+    return ReplayMemory(storage, sampler or UniformSampler(), RingWriter(), seed=0, **options)
+
+
+def test_sizes_of_numpy_are_saved(tmp_path: Path) -> None:
+    four, hundred = np.prod(np.array([4])), np.int64(100)
+    options = {"stack": np.int64(1), "chunk": np.int64(8), "n_step": np.int64(2)}
+    storage = FrameStorage(hundred, (four,), np.float32, **options)
+    memory = memory_of(storage, PrioritizedSampler(hundred))
+    memory.extend(block(9))
+    memory.save(tmp_path / "saved")
+    again = memory_of(
+        FrameStorage(100, (4,), np.float32, chunk=8, n_step=2), PrioritizedSampler(100)
+    )
+    again.load(tmp_path / "saved")
+    assert len(again) == 9
+
+
+@pytest.mark.parametrize("sampler", [PrioritizedSampler, RankSampler])
+def test_what_a_storage_held_before_is_drawn(sampler: Any) -> None:
+    storage = FrameStorage(100, (4,), np.float32)
+    storage.append(block(50))
+    memory = memory_of(storage, sampler(100))
+    memory.extend(block(4))
+    assert set(memory.sample(2000)["index"].tolist()) == set(range(54))
+
+
+def test_a_single_transition_may_have_a_vector_column() -> None:
+    storage = FrameStorage(20, (4,), np.float32, columns={"h": ((3,), np.float32)})
+    buffer = TensorDictReplayBuffer(storage=storage, batch_size=8, collate_fn=lambda x: x)
+    rows = TensorDict(block(5, h=np.arange(15, dtype=np.float32).reshape(5, 3)), [5])
+    buffer.extend(rows)
+    buffer.add(rows[0])
+    assert len(storage) == 6
+
+
+def test_a_column_of_as_many_numbers_in_another_shape_is_refused() -> None:
+    storage = FrameStorage(20, (4,), np.float32, columns={"h": ((2, 3), np.float32)})
+    with pytest.raises(ValueError, match=r"^h of shape \(5, 3, 2\) was given, not \(5, 2, 3\)"):
+        storage.append(block(5, h=np.zeros((5, 3, 2), np.float32)))
+
+
+@pytest.fixture
+def other_defaults() -> Iterator[None]:
+    """As a notebook may set them; nothing can be made on the device `meta`."""
+    torch.set_default_device("meta")
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_device(None)
+    torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.usefixtures("other_defaults")
+@pytest.mark.parametrize("sampler", [UniformSampler(), PrioritizedSampler(50), RankSampler(50)])
+def test_draws_do_not_hang_on_the_defaults_of_torch(sampler: Any) -> None:
+    memory = memory_of(FrameStorage(50, (4,), np.float32), sampler)
+    memory.extend(block(30))
+    sample = memory.sample(8)
+    assert {sample[key].device.type for key in ("observation", "index", "weight")} == {"cpu"}
+    assert sample["weight"].dtype == torch.float32
+    assert memory.draw(8, 2)["weight"].dtype == torch.float32
+
+
+def test_the_mask_of_sequences_multiplies_rewards_in_torchrl() -> None:
+    storage = FrameStorage(50, (4,), np.float32)
+    buffer = TensorDictReplayBuffer(
+        storage=storage, sampler=SequenceSampler(4), batch_size=4, collate_fn=lambda x: x
+    )
+    buffer.extend(TensorDict(block(30), [30]))
+    sample = buffer.sample()
+    assert sample["mask"].shape == sample["next", "reward"].shape
+
+
+@pytest.mark.parametrize("reservoir", [False, True])
+def test_a_list_that_was_loaded_from_a_smaller_one_fills_its_slots(
+    reservoir: bool, tmp_path: Path
+) -> None:
+    def made(capacity: int) -> ReplayMemory:
+        storage = SlotStorage(capacity, (4,), np.float32)
+        return ReplayMemory(storage, UniformSampler(), RandomEvictionWriter(reservoir), seed=0)
+
+    small, large = made(5), made(20)
+    small.extend(block(40))
+    small.save(tmp_path / "saved")
+    large.load(tmp_path / "saved")
+    large.extend(block(15))
+    assert len(large) == 20
+
+
+def test_hindsight_asks_for_what_each_block_has() -> None:
+    storage = FrameStorage(20, (4,), np.float32)
+
+    def rule(*_: Any) -> np.ndarray:
+        raise AssertionError("nothing is drawn")
+
+    goals = HindsightTransform(20, 2, rule, rule)
+    memory = memory_of(storage, transforms=[goals])
+    given = block(3)
+    given["next"]["achieved_goal"] = np.zeros((3, 2), np.float32)
+    del given["next"]["terminated"]
+    with pytest.raises(ValueError, match=r"^a block without next.terminated"):
+        memory.extend(given)
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.float64, np.bool_])
+def test_bounds_are_of_dtypes_that_can_be_drawn(dtype: Any) -> None:
+    with pytest.raises(ValueError, match="drawn as float32 or uint8"):
+        BoundedStates((4,), dtype)
