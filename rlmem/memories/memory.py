@@ -105,8 +105,9 @@ class ReplayMemory:
                     f"budget={budget}: what is kept at first takes {first} bytes; use more"
                 )
             storage.limit_bytes(budget - own - fixed, a_slot)
-        if len(storage) and hasattr(storage, "newest"):  # it was filled before
-            sampler.extend(storage.newest(len(storage)))
+        newest = getattr(storage, "newest", None)
+        if len(storage) and newest is not None:  # it was filled before
+            sampler.extend(newest(len(storage)))
         self._share_generator()
 
     def _share_generator(self) -> None:

@@ -1,6 +1,7 @@
 """What users give a memory of their own: numpy's numbers, filled storages, columns, defaults of
 torch."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import torch
 from tensordict import TensorDict
 from torchrl.data import TensorDictReplayBuffer
 
+from rlmem.errors import UserError
 from rlmem.memories import (
     FrameStorage,
     PrioritizedSampler,
@@ -98,6 +100,21 @@ def test_draws_do_not_hang_on_the_defaults_of_torch(sampler: Any) -> None:
     assert memory.draw(8, 2)["weight"].dtype == torch.float32
 
 
+def test_a_fork_does_not_write_over_frames_in_a_file(tmp_path: Path) -> None:
+    storage = FrameStorage(64, (4,), np.float32, directory=tmp_path)
+    storage.append(block(60))
+    before = storage.get(slice(None))["observation"].clone()
+    child = os.fork()
+    if child == 0:  # nothing of pytest's is to run there
+        try:
+            storage.append(block(60))
+        except UserError as error:
+            os._exit(7 if "a forked process shares the file" in str(error) else 1)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    assert torch.equal(storage.get(slice(None))["observation"], before)
+
+
 def test_the_mask_of_sequences_multiplies_rewards_in_torchrl() -> None:
     storage = FrameStorage(50, (4,), np.float32)
     buffer = TensorDictReplayBuffer(
@@ -132,6 +149,10 @@ def test_hindsight_asks_for_what_each_block_has() -> None:
 
     goals = HindsightTransform(20, 2, rule, rule)
     memory = memory_of(storage, transforms=[goals])
+    filled = FrameStorage(20, (4,), np.float32)
+    filled.append(block(3))
+    with pytest.raises(ValueError, match=r"^the storage holds 3 transitions, of whose goals"):
+        memory_of(filled, transforms=[HindsightTransform(20, 2, rule, rule)])
     given = block(3)
     given["next"]["achieved_goal"] = np.zeros((3, 2), np.float32)
     del given["next"]["terminated"]

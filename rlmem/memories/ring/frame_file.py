@@ -33,7 +33,7 @@ class FrameFile:
         self, directory: Path, shape: tuple[int, int], dtype: np.dtype, needed: int, key: str
     ) -> None:
         self.directory = directory
-        self._taken = 0
+        self._taken, self._owner = 0, os.getpid()
         self._step = min(MOST_STEP, max(LEAST_STEP, needed // 16))
         try:
             directory.mkdir(parents=True, exist_ok=True)
@@ -59,8 +59,14 @@ class FrameFile:
         """Take the room of the first `rows` rows; a write past it could kill the process.
 
         Raises:
-            UserError: the disk is full.
+            UserError: the disk is full, or the process is a fork of the one that made the file:
+                they share it, and each would write over the other's frames.
         """
+        if os.getpid() != self._owner:
+            raise UserError(
+                f"memory.storage.directory={self.directory}: a forked process shares the file of "
+                "the frames with the one that made it; make a storage in each process that writes"
+            )
         end = rows * self._row
         if end <= self._taken:
             return

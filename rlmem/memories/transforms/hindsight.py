@@ -108,7 +108,7 @@ class HindsightTransform(ReplayTransform):
         """See `ReplayTransform`.
 
         Raises:
-            ValueError: it is no ring of single steps and vectors, or of another capacity.
+            ValueError: it is no ring of single steps and vectors, of another capacity, or filled.
         """
         if not isinstance(storage, RingStorage):
             raise ValueError(f"memory=her needs a ring, not a {type(storage).__name__}")
@@ -125,6 +125,11 @@ class HindsightTransform(ReplayTransform):
             )
         if storage.max_size != self.capacity:
             raise ValueError(f"capacity={self.capacity}: the storage has {storage.max_size} slots")
+        if len(storage):
+            raise ValueError(
+                f"the storage holds {len(storage)} transitions, of whose goals nobody knows: begin "
+                "with an empty one, or load a memory"
+            )
         self.storage: RingStorage = storage
 
     def check(self, block: Any) -> None:
