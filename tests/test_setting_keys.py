@@ -55,6 +55,7 @@ def idle(*given: str) -> dict[str, str]:
         ("memory=gwr memory.prototype=exemplar", "memory.eps_n"),
         ("memory=uniform memory.budget=1MiB", "memory.capacity"),
         ("memory=gwr memory.budget=1MiB", "memory.capacity"),
+        ("agent=nec memory=dnd memory.keys=random_projection", "memory.capacity"),
         ("memory=per memory.sampler.alpha=0", "memory.sampler.beta_steps"),
         ("env=mini_maze env.maze=7 env.maze=released", "env.pits"),
         ("memory=gwr memory.contexts=0", "memory.context_beta"),

@@ -13,7 +13,7 @@ from rlmem.memories.values.dnd import DND, DNDRule
 from rlmem.memories.values.episodic import Episodic, EpisodicSettings, check_no_replay
 from rlmem.memories.values.slabs import entries_an_action_within
 from rlmem.registry import part
-from rlmem.settings import setting
+from rlmem.settings import beside, setting
 
 
 @dataclass(kw_only=True)
@@ -22,6 +22,10 @@ class DNDSettings(EpisodicSettings):
 
     extends = "dnd"
 
+    # Of the replay, which is there where a network learns.
+    capacity: int = setting(
+        at_least=1, at_most=10**9, divided=True, idle=beside(keys="random_projection")
+    )
     keys: str = setting(choices=("network", "random_projection"))
     neighbours: int = setting(at_least=1, at_most=10**6)
     delta: float | None = setting(above=0)
