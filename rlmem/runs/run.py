@@ -169,6 +169,7 @@ class Run:
             "train_return_mean": sum(returns) / len(returns) if returns else None,
             "eval_return_mean": score,
             "eval_return_std": evaluation.std if evaluation else None,
+            "eval_unended": evaluation.unended if evaluation else None,
             "eval_success_rate": evaluation.success_rate if evaluation else None,
             "eval_episodes": len(evaluation.returns) if evaluation else 0,
             "human_normalized_score": (

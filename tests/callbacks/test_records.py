@@ -21,7 +21,7 @@ from tests.runs.helpers import rows_of, run, summary_of
 SUMMARY_KEYS = {
     *("status", "error", "agent", "memory", "env_id", "seed", "env_steps", "frames"),
     *("grad_steps", "episodes", "train_return_mean", "eval_return_mean", "eval_return_std"),
-    *("eval_episodes", "eval_success_rate", "human_normalized_score"),
+    *("eval_episodes", "eval_unended", "eval_success_rate", "human_normalized_score"),
     *("memory_bytes", "memory_bytes_peak"),
     *("memory_components", "memory_budget", "memory_entries", "transitions_seen"),
     "bytes_per_transition",

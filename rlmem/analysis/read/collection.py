@@ -128,6 +128,11 @@ def _note(found: Collection) -> None:
     commits = {str(run.summary["git_commit"]) for run in ours if run.summary.get("git_commit")}
     if len(commits) > 1:
         found.notes.append(f"runs of {len(commits)} commits of rlmem")
+    if cut := sum(run.number("eval_unended") > 0 for run in ours):
+        found.notes.append(
+            f"in the last evaluation of {several(cut, 'run')} episodes did not end and count as "
+            "they stood when they were left off (eval_unended in summary.json)"
+        )
     found.notes += [f"{run.folder}: {fault}" for run in ours for fault in run.faults]
     sound = (run for run in ours if not run.faults)
     if lost := sum(_ended(run) and not len(run.curves["env_steps"]) for run in sound):

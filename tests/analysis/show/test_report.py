@@ -388,6 +388,14 @@ def test_few_seeds_name_no_second_best(tmp_path: Path) -> None:
     assert "Next: uniform" not in page
 
 
+def test_evaluations_that_did_not_end_are_told(tmp_path: Path) -> None:
+    make_run(tmp_path / "a", eval_unended=0)
+    for seed in (1, 2):
+        make_run(tmp_path / f"b{seed}", seed=seed, eval_unended=3)
+    (note,) = write_report([tmp_path], tmp_path / "report").collection.notes
+    assert note.startswith("in the last evaluation of 2 runs episodes did not end")
+
+
 def test_what_has_not_ended_names_no_device(tmp_path: Path) -> None:
     for seed, status in enumerate(("finished", "finished", "no summary")):
         make_run(tmp_path / f"r{seed}", seed=seed, status=status, device="A GPU")
