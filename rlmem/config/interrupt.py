@@ -86,10 +86,15 @@ def kept() -> Iterator[None]:
     KeyboardInterrupt can where Hydra composes: OmegaConf's copies put back in `finally` what they
     may not have read yet, which fails in turn, and then a key is said to be missing.
 
+    Where the signal is ignored, or somebody else's, nothing changes.
+
     Raises:
         KeyboardInterrupt: the signal came, whatever became of it.
     """
     plain = signal.getsignal(SIGNAL) is signal.default_int_handler
+    if not plain and signal.getsignal(SIGNAL) is not _mark_and_interrupt:
+        yield
+        return
     if plain:
         forget()
     with handled_by(_mark_and_interrupt) if plain else contextlib.nullcontext():
