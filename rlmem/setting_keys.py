@@ -23,11 +23,10 @@ def _keys(settings: Any, key: str) -> Iterator[tuple[str, Field, Any]]:
 def all_parts(settings: Any) -> list[Settings]:
     """The settings of all parts below some settings, in the order of their keys."""
     found: list[Settings] = []
-    for f in fields(settings):
-        value = getattr(settings, f.name)
-        for below in value.values() if isinstance(value, dict) else [value]:
-            if isinstance(below, Settings):
-                found += ([below] if below.part else []) + all_parts(below)
+    for _, f, owner in _keys(settings, ""):
+        value = getattr(owner, f.name)
+        below = value.values() if isinstance(value, dict) else [value]
+        found += [each for each in below if isinstance(each, Settings) and each.part]
     return found
 
 

@@ -22,13 +22,14 @@ from rlmem.agents.optimizers import (
     forget_casts,
     gradients_of,
     make_optimizer,
+    own_epsilon,
 )
 from rlmem.agents.schedules import EpsilonSettings
 from rlmem.errors import UserError
 from rlmem.memories.base.batch import Batch
 from rlmem.networks.base import QNetworkSettings, check_kind
 from rlmem.registry import part
-from rlmem.settings import beside, setting
+from rlmem.settings import setting
 
 
 def steps_or_episode(value: Any) -> str | None:
@@ -48,7 +49,7 @@ class DQNSettings(AgentSettings):
 
     optimizer: str = setting(choices=tuple(OPTIMIZERS))
     lr: float = setting(above=0)
-    adam_eps: float = setting(above=0, idle=beside(optimizer="rmsprop"))
+    adam_eps: float = setting(above=0, idle=own_epsilon)
     loss: str = setting(choices=("mse", "huber"))
     double: bool = setting()
     dueling: bool = setting()

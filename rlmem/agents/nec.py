@@ -28,7 +28,13 @@ from rlmem.agents.base import (
     joined,
     or_random,
 )
-from rlmem.agents.optimizers import OPTIMIZERS, apply_gradients, forget_casts, make_optimizer
+from rlmem.agents.optimizers import (
+    OPTIMIZERS,
+    apply_gradients,
+    forget_casts,
+    make_optimizer,
+    own_epsilon,
+)
 from rlmem.agents.schedules import EpsilonSettings
 from rlmem.errors import UserError
 from rlmem.memories.base.batch import Batch
@@ -37,7 +43,7 @@ from rlmem.memories.values.checks import LostKeys
 from rlmem.networks.base import QNetworkSettings, check_kind
 from rlmem.networks.keys import StandardKeys
 from rlmem.registry import marked, part
-from rlmem.settings import beside, setting
+from rlmem.settings import setting
 
 
 @dataclass(kw_only=True)
@@ -49,7 +55,7 @@ class NECSettings(AgentSettings):
     standard_keys: bool = setting()
     optimizer: str = setting(choices=tuple(OPTIMIZERS))
     lr: float = setting(above=0)
-    adam_eps: float = setting(above=0, idle=beside(optimizer="rmsprop"))
+    adam_eps: float = setting(above=0, idle=own_epsilon)
     max_grad_norm: float | None = setting(above=0)
     epsilon: EpsilonSettings = setting()
     network: QNetworkSettings = setting()

@@ -122,6 +122,11 @@ OPTIMIZERS = {
 }
 
 
+def own_epsilon(settings: Any) -> tuple[str, ...]:
+    """`idle` of `adam_eps`: where an agent's optimizer has an epsilon of its own."""
+    return () if settings.optimizer == "adam" else ("optimizer",)
+
+
 def make_optimizer(
     kind: str, network: torch.nn.Module, lr: float, adam_eps: float
 ) -> torch.optim.Optimizer:

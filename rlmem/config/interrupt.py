@@ -101,12 +101,12 @@ def kept() -> Iterator[None]:
         try:
             yield
         except Exception:
-            check()
+            raise_if_came()
             raise
-    check()
+    raise_if_came()
 
 
-def check() -> None:
+def raise_if_came() -> None:
     """Raise a KeyboardInterrupt if the signal came."""
     if came():
         raise KeyboardInterrupt from None
@@ -143,7 +143,7 @@ def prepare(launcher: Any, *, waits: bool) -> None:
 
     @functools.wraps(launch)
     def checked(self: Any, job_overrides: Sequence[Any], initial_job_idx: int) -> Any:
-        check()
+        raise_if_came()
         return launch(self, job_overrides, initial_job_idx)
 
     def say_and_mark(*args: Any) -> None:
@@ -162,7 +162,7 @@ def prepare(launcher: Any, *, waits: bool) -> None:
         count = effective_n_jobs(self.joblib.get("n_jobs", 1))
         self.joblib["n_jobs"] = max(1, min(count, len(job_overrides)))
         before = HydraConfig.instance().cfg
-        check()
+        raise_if_came()
         with handled_by(say_and_mark):
             try:
                 returned = launch(self, _UntilInterrupted(job_overrides), initial_job_idx)
@@ -172,7 +172,7 @@ def prepare(launcher: Any, *, waits: bool) -> None:
                 raise
             finally:  # of jobs that ran in this process, as one worker's do
                 HydraConfig.instance().cfg = before
-        check()
+        raise_if_came()
         return returned
 
     launcher.launch = waiting if waits else checked

@@ -51,7 +51,7 @@ class Job:
             failure = JobFailedError(*ended.args)  # without its frames, see below
         except Exception as exc:
             if not interrupt.in_job():
-                interrupt.check()
+                interrupt.raise_if_came()
             if HydraConfig.get().mode == RunMode.RUN:
                 self.error = exc  # raised by Hydra it would come with lines of Hydra's own
                 return None
@@ -93,7 +93,7 @@ def _interrupted_once() -> Iterator[None]:
         KeyboardInterrupt: Ctrl-C came before the job, beside any other launcher.
     """
     if not interrupt.in_job():
-        interrupt.check()
+        interrupt.raise_if_came()
         yield
         return
     if interrupt.came():

@@ -177,12 +177,12 @@ def _check_schedule(run: TrainSettings) -> None:
     env_steps = train_every * updates
     if env_steps % num_envs:
         several = f" and agent.updates_per_step={updates}" if updates > 1 else ""
-        processes = run.trainer.devices * run.trainer.num_nodes  # each has as many envs
+        processes = processes_of(run.trainer)  # each has as many envs
         counts = range(processes, min(env_steps, 64) + 1, processes)
-        fits = [f"{n}" for n in counts if env_steps % n == 0]
-        works = f"env.num_envs={' or '.join(filter(None, (', '.join(fits[:-1]), *fits[-1:])))}"
-        if not fits:
-            works = f"agent.updates_per_step={num_envs // math.gcd(train_every, num_envs)}"
+        fits = [str(n) for n in counts if env_steps % n == 0]
+        works = f"agent.updates_per_step={num_envs // math.gcd(train_every, num_envs)}"
+        if fits:
+            works = f"env.num_envs={', '.join(fits[:-1])}{' or ' * (len(fits) > 1)}{fits[-1]}"
         raise UserError(
             f"agent.train_every={train_every}{several} with env.num_envs={num_envs}: "
             f"{env_steps} env steps a round cannot be shared evenly by {num_envs} envs; "

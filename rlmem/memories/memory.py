@@ -14,7 +14,7 @@ import torch
 from tensordict import TensorDict
 
 from rlmem.errors import UserError
-from rlmem.memories.base.batch import Batch, as_tensordict
+from rlmem.memories.base.batch import Batch, as_tensordict, ones_of
 from rlmem.memories.base.observer import Observer
 from rlmem.memories.base.serialize import load_state, save_state, saving_whole, where_saved
 from rlmem.memories.base.state import count_of, generator_of
@@ -22,10 +22,6 @@ from rlmem.memories.base.storage import ReplayStorage
 from rlmem.memories.samplers.base import ReplaySampler, as_index
 from rlmem.memories.transforms.base import ReplayTransform, check_names
 from rlmem.units import parse_bytes
-
-
-def _ones(shape: tuple[int, ...]) -> torch.Tensor:
-    return torch.ones(*shape, 1, dtype=torch.float32, device="cpu")
 
 
 class ReplayMemory:
@@ -262,10 +258,10 @@ class ReplayMemory:
         shape = index.shape
         if keep:
             batch = self.storage.read(index)
-            weight = _ones(shape)
+            weight = ones_of(shape)
         else:
             if shape != self._shape:
-                self._shape, self._ones = shape, _ones(shape)
+                self._shape, self._ones = shape, ones_of(shape)
                 self._buffers = self.storage.buffers(shape, pinned=self.pinned)
             batch = dict(self.storage.read(index, self._buffers))
             weight = self._ones

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from rlmem.errors import UserError
-from rlmem.memories.base.batch import Batch
+from rlmem.memories.base.batch import Batch, ones_of
 from rlmem.memories.base.build import MemorySettings, Needs
 from rlmem.memories.memory import ReplayMemory
 from rlmem.memories.replay import read_budget
@@ -137,8 +137,7 @@ class RolloutMemory(ReplayMemory):
         for observer in self.observers:
             observer.drawn(index)
         if index.shape != self._shape:
-            self._shape = index.shape
-            self._ones = torch.ones(*index.shape, 1, dtype=torch.float32, device="cpu")
+            self._shape, self._ones = index.shape, ones_of(index.shape)
             self._buffers = self.storage.buffers(index.shape, pinned=self.pinned)
         self._newest = dict(self.storage.read(index, self._buffers))
         self._newest["index"], self._newest["weight"] = torch.from_numpy(index), self._ones

@@ -27,14 +27,14 @@ class PolicySettings(Settings):
     """The keys of an actor with its critic."""
 
     kind: str = setting()
-    hidden: list[int] = setting(at_least=1, at_most=65_536, idle=lambda s: _recurrent(s))
+    hidden: list[int] = setting(at_least=1, at_most=65_536, idle=lambda s: _fixed(s))
     # What kinds take of a game's screen, for `env`: see conf/agent/a3c.yaml.
     screens: dict[str, Any] = setting()
 
 
-def _recurrent(settings: PolicySettings) -> tuple[str, ...]:
+def _fixed(settings: PolicySettings) -> tuple[str, ...]:
     chosen = registry.parts(GROUP).get(settings.kind)
-    return ("kind",) if getattr(getattr(chosen, "cls", None), "recurrent", None) else ()
+    return () if chosen is None or chosen.cls.reads_hidden else ("kind",)
 
 
 class Policy(nn.Module):
@@ -49,6 +49,7 @@ class Policy(nn.Module):
     """
 
     memory: nn.LSTM | nn.GRU | None
+    reads_hidden: ClassVar[bool] = True  # whether `hidden` says its widths
 
     def __init__(self, features: int, num_actions: int) -> None:
         super().__init__()
@@ -244,7 +245,7 @@ class _FourLayers(ConvPolicy):
 class GRU160(_FourLayers):
     """One frame of 160 x 160 and a GRU of 256."""
 
-    side, frames, recurrent = 160, 1, nn.GRU
+    side, frames, recurrent, reads_hidden = 160, 1, nn.GRU, False
 
 
 @part(GROUP, "stack160")
@@ -264,7 +265,7 @@ class LSTM42(_FourLayers):
         count: frames that they were made of.
     """
 
-    side, frames, recurrent = 42, 1, nn.LSTM
+    side, frames, recurrent, reads_hidden = 42, 1, nn.LSTM, False
     keep = 0.9999  # of the running means at each frame
 
     def __init__(self, *args: Any, **options: Any) -> None:

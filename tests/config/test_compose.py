@@ -12,6 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from rlmem import registry
 from rlmem.config import CONF_DIR, compose
+from rlmem.errors import UserError
 from tests.settings import evaluate_settings, settings
 
 ANSWERS = ("dnd", "mfec")  # memories that an agent asks
@@ -76,6 +77,19 @@ def test_every_agent_composes_with_the_keys_of_its_schema(agent: str) -> None:
     }
     own = 0 if agent in ("tabular", "a3c", *ALONE) else cfg.env.recommended.learning_starts
     assert cfg.agent.learning_starts == own
+
+
+@pytest.mark.parametrize(
+    ("given", "works"),
+    [
+        ("agent.train_every=3 env.num_envs=2", "env.num_envs=1 or 3"),
+        ("agent.train_every=6 env.num_envs=4", "env.num_envs=1, 2, 3 or 6"),
+        ("agent.train_every=1 trainer.devices=2", "agent.updates_per_step=2"),
+    ],
+)
+def test_a_round_that_cannot_be_shared_says_what_can(given: str, works: str) -> None:
+    with pytest.raises(UserError, match=f"; use {works}$"):
+        settings("env=cartpole", "agent.updates_per_step=1", *given.split())
 
 
 def test_td3_is_ddpg_with_its_three_changes() -> None:

@@ -19,6 +19,11 @@ _NEXT = {"next_observation": "observation", "reward": "reward"} | {
 }
 
 
+def ones_of(shape: tuple[int, ...]) -> torch.Tensor:
+    """Weights of draws that have none, whatever torch's default dtype and device are."""
+    return torch.ones(*shape, 1, dtype=torch.float32, device="cpu")
+
+
 def as_tensordict(batch: Batch, shape: tuple[int, ...]) -> TensorDict:
     """A batch with TorchRL's keys, of the same tensors; ("next", "done") is added, and
     `steps_to_next` stands a second time where TorchRL's value estimators look for it: without it
