@@ -77,6 +77,20 @@ def start_run_id(run_dir: Path, **about: str) -> None:
     write_small(run_dir / RUN_FILE, json.dumps({"id": uuid.uuid4().hex, **about}) + "\n")
 
 
+def note_other_length(run_dir: Path, env_steps: int) -> None:
+    """Write down that a run goes on from here with another length: what follows the length, such as
+    PER's beta, does not go as in a run that had it from the start."""
+    about = read_json(run_dir / RUN_FILE) or {}
+    steps = sorted({*other_lengths(run_dir), env_steps})
+    write_small(run_dir / RUN_FILE, json.dumps({**about, "length_changed_at": steps}) + "\n")
+
+
+def other_lengths(run_dir: Path) -> list[int]:
+    """Env steps at which a run's length was changed, rising; of most runs none."""
+    found = (read_json(run_dir / RUN_FILE) or {}).get("length_changed_at")
+    return found if isinstance(found, list) and all(type(n) is int for n in found) else []
+
+
 def remove_best(run_dir: Path) -> None:
     """Remove the best model of a run that began here before and came to no checkpoint."""
     (run_dir / "checkpoints" / BEST).unlink(missing_ok=True)
@@ -84,7 +98,7 @@ def remove_best(run_dir: Path) -> None:
 
 def run_id(run_dir: Path) -> str | None:
     """The id of a run; None of one that earlier versions made, or that lost it."""
-    found = (read_json(run_dir / RUN_FILE, 1000) or {}).get("id")
+    found = (read_json(run_dir / RUN_FILE) or {}).get("id")
     return found if isinstance(found, str) else None
 
 

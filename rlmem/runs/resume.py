@@ -52,6 +52,13 @@ def follows(saved: dict[str, Any], asked: TrainSettings) -> list[str]:
     ]
 
 
+def other_length(saved: dict[str, Any], asked: TrainSettings) -> bool:
+    """Whether a run is to be of another length than it was."""
+    trainer, now = saved.get("trainer") or {}, asked.trainer
+    before = trainer.get("max_env_steps"), trainer.get("max_episodes")
+    return bool(trainer) and before != (now.max_env_steps, now.max_episodes)
+
+
 def _changed(saved: dict[str, Any], asked: TrainSettings) -> list[tuple[str, str]]:
     """Keys of a saved configuration that are asked for otherwise, and a line of each."""
     before, now = flatten(saved), flatten(asked.values)

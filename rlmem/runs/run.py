@@ -10,7 +10,12 @@ import lightning
 from rlmem import distributed
 from rlmem.agents.compiled import compile_update
 from rlmem.callbacks.checkpoint import Checkpointing, load_checkpoint
-from rlmem.callbacks.checkpoint_files import find_checkpoint, remove_best, start_run_id
+from rlmem.callbacks.checkpoint_files import (
+    find_checkpoint,
+    other_lengths,
+    remove_best,
+    start_run_id,
+)
 from rlmem.callbacks.diagnostics import ReplayDiagnostics
 from rlmem.callbacks.evaluation import Evaluation
 from rlmem.callbacks.pictures import memory_pictures
@@ -164,6 +169,7 @@ class Run:
             "seed": self.cfg.seed,
             "env_steps": stream.env_steps,
             "frames": stream.frames,
+            "length_changed_at": other_lengths(self.run_dir),
             "grad_steps": self.agent.grad_steps,
             "episodes": stream.episodes.count,
             "train_return_mean": sum(returns) / len(returns) if returns else None,

@@ -15,7 +15,7 @@ import torch
 from rlmem import distributed, registry
 from rlmem.agents.compiled import check_compiles
 from rlmem.allocator import keep_freed_memory
-from rlmem.callbacks.checkpoint_files import find_checkpoint
+from rlmem.callbacks.checkpoint_files import find_checkpoint, note_other_length
 from rlmem.callbacks.progress import summary_line, summary_table
 from rlmem.callbacks.weights import begins_anew
 from rlmem.config.quoting import override_key
@@ -31,6 +31,7 @@ from rlmem.runs.resume import (
     finished_summary,
     follows,
     lock_run,
+    other_length,
     resolve_run_dir,
     write_config,
 )
@@ -236,6 +237,8 @@ def _prepare(cfg: TrainSettings, run: Run, run_dir: Path, job: Place | None, at_
         )
     run.restore()
     if distributed.rank == 0:
+        if run.stream.env_steps and other_length(saved_config(run_dir) or {}, cfg):
+            note_other_length(run_dir, run.stream.env_steps)
         write_config(cfg, run_dir)
         # Of the segment that is gone on with.
         (run_dir / "summary.json").unlink(missing_ok=True)

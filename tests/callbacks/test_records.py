@@ -20,7 +20,14 @@ from tests.runs.helpers import rows_of, run, summary_of
 # DESIGN.md, "What a run leaves": people's scripts read these.
 SUMMARY_KEYS = {
     *("status", "error", "agent", "memory", "env_id", "seed", "env_steps", "frames"),
-    *("grad_steps", "episodes", "train_return_mean", "eval_return_mean", "eval_return_std"),
+    *(
+        "grad_steps",
+        "length_changed_at",
+        "episodes",
+        "train_return_mean",
+        "eval_return_mean",
+        "eval_return_std",
+    ),
     *("eval_episodes", "eval_unended", "eval_success_rate", "human_normalized_score"),
     *("memory_bytes", "memory_bytes_peak"),
     *("memory_components", "memory_budget", "memory_entries", "transitions_seen"),

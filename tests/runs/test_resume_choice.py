@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from rlmem.callbacks.checkpoint import read_manifest
 from rlmem.config.schema import TrainSettings
 from rlmem.errors import OccupiedError, UserError
 from rlmem.runs.resume import differences, resolve_run_dir
@@ -181,11 +182,15 @@ def test_a_run_that_another_process_ends_meanwhile_is_left_as_it_is(
 
 def test_what_follows_a_longer_run_is_said(copy: Path, capsys: pytest.CaptureFixture) -> None:
     """Beta falls back, as it rises over the run: it is another run than one planned so long."""
-    run(copy, *CARTPOLE, f"resume={copy}", "trainer.max_env_steps=400")
+    resumed_at = read_manifest(copy / "checkpoints/last")["env_steps"]
+    begun = run(copy, *CARTPOLE, f"resume={copy}", "trainer.max_env_steps=400")
     said = "env steps; memory.sampler.beta_steps was 300, is 400\n"
     assert said in capsys.readouterr().out
+    assert begun["length_changed_at"] == [resumed_at]
     run(copy, *CARTPOLE, f"resume={copy}", "trainer.max_env_steps=400", "log.every=50")
     assert "was 300" not in capsys.readouterr().out
+    longest = run(copy, *CARTPOLE, f"resume={copy}", "trainer.max_env_steps=450")
+    assert longest["length_changed_at"] == [resumed_at, 400]
 
 
 def test_a_run_that_was_cut_off_before_its_first_checkpoint_begins_anew_and_says_so(

@@ -124,6 +124,17 @@ def _said_by(known: str, configs: Sequence[dict[str, Any]]) -> set[str]:
     }
 
 
+def mixed(runs: Sequence[Run]) -> dict[str, list[str]]:
+    """Keys in which runs that count as one setting differ, and their values: what a label that
+    their user gave leaves out."""
+    without_thresholds = _without_thresholds()
+    configs = [_decisive(run, without_thresholds) for run in runs if run.external is None]
+    return {
+        key: sorted({str(config[key]) for config in configs if key in config})
+        for key in sorted(_varying(configs))
+    }
+
+
 def _varying(configs: Sequence[dict[str, Any]]) -> set[str]:
     """Keys that have several values. A run that lacks one was made before it was a key: what the
     others have is its default."""

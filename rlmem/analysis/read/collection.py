@@ -128,6 +128,12 @@ def _note(found: Collection) -> None:
     commits = {str(run.summary["git_commit"]) for run in ours if run.summary.get("git_commit")}
     if len(commits) > 1:
         found.notes.append(f"runs of {len(commits)} commits of rlmem")
+    if longer := sum(bool(run.summary.get("length_changed_at")) for run in ours):
+        found.notes.append(
+            f"{several(longer, 'run')} went on with another length (length_changed_at in "
+            "summary.json): what follows the length, such as PER's beta, went another way there "
+            "than in a run that had it from the start"
+        )
     if cut := sum(run.number("eval_unended") > 0 for run in ours):
         found.notes.append(
             f"in the last evaluation of {several(cut, 'run')} episodes did not end and count as "

@@ -52,7 +52,7 @@ NUMBERS = (  # of a run, in every table of runs
     "cpu_seconds",
 )
 SUCCESS = "eval_success_rate"  # of environments with goals
-NOT_RUNS = {"checkpoints", "wandb", "videos", "report"}  # unless they are runs themselves
+WANDB = "wandb"  # a folder of that name keeps a config.yaml of its own kind for each run
 
 
 @dataclass
@@ -147,7 +147,7 @@ def find_runs(folder: Path) -> Iterator[Path]:
         folders[:] = sorted(
             name
             for name in folders
-            if name[0] != "." and (name not in NOT_RUNS or Path(path, name, "config.yaml").exists())
+            if name[0] != "." and (name != WANDB or Path(path, name, "config.yaml").exists())
         )
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from rlmem.analysis.compare.baselines import Comparison, compare
+from rlmem.analysis.compare.names import mixed
 from rlmem.analysis.compare.settings import FEW_SEEDS, Setting, make_settings
 from rlmem.analysis.compare.thresholds import Effects, threshold_effects, threshold_grids
 from rlmem.analysis.read.collection import Collection, collect
@@ -268,7 +269,8 @@ def _ratio(value: float) -> str:
 
 
 def _note_uncounted(report: Report) -> None:
-    """Finished runs that have no return, and seeds that a setting has more than once."""
+    """Finished runs that have no return, seeds that a setting has more than once, and runs of one
+    label that differ."""
     found = report.collection
     for setting in report.settings:
         reason = f"finished, but has no {setting.metric}"
@@ -283,3 +285,6 @@ def _note_uncounted(report: Report) -> None:
             found.notes.append(
                 f"{setting.env_id}, {setting.label}: seed {', '.join(twice)} more than once"
             )
+        if differ := mixed(setting.finished):
+            keys = "; ".join(f"{key}: {', '.join(values)}" for key, values in differ.items())
+            found.notes.append(f"{setting.env_id}, {setting.label}: its runs differ in {keys}")

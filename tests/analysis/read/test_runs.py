@@ -27,6 +27,16 @@ def test_all_runs_below_a_folder_are_found_once(tmp_path: Path) -> None:
     assert found.left_out == found.notes == []
 
 
+def test_a_study_may_name_a_column_as_it_likes(tmp_path: Path) -> None:
+    for seed, name in enumerate(("report", "videos", "checkpoints", "wandb")):
+        make_run(tmp_path / name / f"seed{seed}" if name != "wandb" else tmp_path / name, seed=seed)
+    (tmp_path / "a/wandb/run-1/files").mkdir(parents=True)
+    (tmp_path / "a/wandb/run-1/files/config.yaml").write_text("wandb_version: 1")
+    found = collect([tmp_path])
+    assert sorted(run.seed for run in found.runs) == [0, 1, 2, 3]
+    assert found.left_out == found.notes == []
+
+
 def test_the_curves_are_those_of_the_file(tmp_path: Path) -> None:
     (run,) = collect([make_run(tmp_path / "a", final=10, rows=5)]).runs
     assert run.curves["env_steps"].tolist() == [1000, 2000, 3000, 4000, 5000]
