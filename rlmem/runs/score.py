@@ -93,6 +93,7 @@ def score(cfg: EvaluateSettings) -> dict[str, Any]:
         "return_mean": result.mean,
         "return_std": result.std,
         "success_rate": result.success_rate,
+        "unended": result.unended,
         "human_normalized_score": normalized,
     }
     print(printable(f"{env.spec.env_id}, checkpoint {cfg.checkpoint} at {env_steps:,} env steps"))

@@ -34,7 +34,7 @@ from rlmem.errors import UserError, file_error
 from rlmem.run_files import append_text, plain_cells, write_small
 from rlmem.runs.resume import differences
 from rlmem.runs.study_code import load_code
-from rlmem.runs.study_file import RECORD, Study, StudyJob, slug
+from rlmem.runs.study_file import FIFOS, RECORD, Study, StudyJob, slug
 from rlmem.units import number, readable_seconds, several
 
 _told_to_end = threading.Event()  # in a worker: by a signal that ended its job
@@ -207,21 +207,25 @@ def report_study(study: Study) -> Report | None:
     findings.md of the folder, if it is there, opens the page.
     """
     runs, out = study.folder / "runs", default_out(study.folder)
-    recorded = [job.recorded for job in study.all_jobs(study.columns) if job.recorded]
-    recorded = [run for run in recorded if not (run.folder / "config.yaml").exists()]
-    made = any(runs.glob("*/*/*/config.yaml"))  # not if all jobs failed before they wrote one
+    jobs = [*study.all_jobs(study.columns)]
+    recorded = [job.recorded for job in jobs if job.recorded and not job.is_here]
+    made = {job.folder for job in jobs if job.is_here}  # not one that failed before it wrote files
     if not made and not recorded:
         return None
     notes = [note for column in study.columns if (note := _missing(study, column))]
     notes += outdated(study, [*study.columns])
     against = {row: [b for b in study.baselines if b != row] for row in study.rows}
     code = load_code(study.folder)
+    fitted = {
+        label: FIFOS[kind][0] for kind, rows in study.fifos().items() for label in rows.values()
+    }
     report = write_report(
         [runs] if made else [],
         out,
         recorded=recorded,
         columns=_titles(study),
-        opening=Opening(study.title, study.folder / "findings.md", study.highlight, notes),
+        asked=made,
+        opening=Opening(study.title, study.folder / "findings.md", study.highlight, notes, fitted),
         against=against if study.baselines else {},
         more=getattr(code, "section", None),
     )
@@ -235,16 +239,24 @@ def record(study: Study) -> int:
 
     Left as they are if no run was made since. A run in its folder that has not finished, is damaged
     or was made with other overrides than study.yaml has now is not recorded: what was before stays.
+    What was recorded and study.yaml no longer asks for goes, and is named.
     """
     runs, fresh = [], False
     for job in study.all_jobs(study.columns):
         run = job.recorded
         if job.is_here and job.finished and not job.outdated:
-            with contextlib.suppress(ValueError):  # damaged: the report leaves it out as well
-                run, fresh = read_run(job.folder), True
+            with contextlib.suppress(ValueError):  # the report leaves it out as well
+                read = read_run(job.folder)
+                if not read.faults and (len(read.curves["env_steps"]) or run is None):
+                    run, fresh = read, True
         if run is not None:
             runs.append(run)
     if fresh:
+        if gone := len(study.recorded.keys() - {run.folder for run in runs}):
+            print(
+                f"warning: {several(gone, 'recorded run')} that study.yaml no longer asks for: not "
+                f"in {RECORD} and results.csv any more"
+            )
         write_record(study.folder / RECORD, runs)
         set_apart(runs, _titles(study))
         table = plain_cells(results_table(make_settings(runs)))

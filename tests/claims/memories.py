@@ -2,9 +2,11 @@
 
 from collections.abc import Callable
 
+import numpy as np
 import pandas as pd
 
 from rlmem.analysis.compare.statistics import row_mean, stratified_bootstrap
+from rlmem.analysis.read.record import read_record
 from studies.maze.compare import paired as maze_by_maze
 from tests.claims.files import (
     ROOT,
@@ -175,6 +177,40 @@ def mazes() -> list[Claim]:
     ]  # fmt: skip
 
 
+def episodes_of_one_count() -> list[Claim]:
+    """PER and CER below uniform replay in runs of 300 episodes, up to the end of the shortest."""
+    runs = [
+        run
+        for run in read_record(ROOT / "studies/er_study/runs.npz")
+        if run.task == "CartPole-v1" and run.label != "none"
+    ]
+    end = min(float(run.curves["env_steps"][-1]) for run in runs)
+
+    def up_to_end(label: str) -> pd.Series:
+        found = {}
+        for run in (run for run in runs if run.label == label):
+            known = np.isfinite(run.curves["train_return_mean"])
+            steps, returns = (run.curves[c][known] for c in ("env_steps", "train_return_mean"))
+            at = np.append(steps[steps < end], end)
+            area = np.trapezoid(np.interp(at, steps, returns), at)
+            found[run.seed] = float(area / (at[-1] - at[0]))
+        return pd.Series(found).sort_index()
+
+    table = results("er_study", "CartPole")
+    taken = [table["label"] == "none", table["label"] != "none"]
+    (low, high), (least, most) = (
+        (table[of]["env_steps"].min(), table[of]["env_steps"].max()) for of in taken
+    )
+    per, cer = (paired(up_to_end("uniform"), up_to_end(label)) for label in ("per", "cer"))
+    return [
+        ("studies/er_study/findings.md",
+         f"{least:,} to {most:,} env steps on CartPole, {low:,} to {high:,} without replay"),
+        ("studies/er_study/findings.md",
+         f"PER is {per.value:.0f} below uniform replay ({interval(per, '.0f')}) and CER "
+         f"{cer.value:.0f} ({interval(cer, '.0f')})"),
+    ]  # fmt: skip
+
+
 def episodic() -> list[Claim]:
     """Who is above whom, in each seed."""
     table = results("episodic_atari")
@@ -284,6 +320,7 @@ SOURCES: list[Callable[[], list[Claim]]] = [
     frontiers,
     mountain_car,
     mazes,
+    episodes_of_one_count,
     episodic,
     equal_updates,
     published_maps,

@@ -44,6 +44,7 @@ def test_a_checkpoint_is_scored_over_whole_episodes(run_dir: Path) -> None:
     assert summary["return_std"] == pytest.approx(np.std(returns))
     assert summary["human_normalized_score"] is None
     assert summary["epsilon"] == 0.001
+    assert summary["unended"] == 0
 
 
 def test_a_seed_decides_the_score(run_dir: Path) -> None:

@@ -133,7 +133,7 @@ def test_columns_of_one_environment_stand_apart(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content"),
     [("overrides.yaml", "[memory=uniform, agent.lr=1]"), ("summary.json", '{"status": "failed"}'),
-     ("config.yaml", "[]")],
+     ("config.yaml", "[]"), ("metrics.csv", "env_steps\n1000\nx\n"), ("metrics.csv", "")],
 )  # fmt: skip
 def test_a_run_that_cannot_be_recorded_leaves_the_recorded_one(
     study: Study, name: str, content: str
@@ -144,6 +144,7 @@ def test_a_run_that_cannot_be_recorded_leaves_the_recorded_one(
     assert record(Study(study.folder)) == 6
     (kept, *_) = read_record(study.folder / "runs.npz")
     assert (kept.seed, kept.number("eval_return_mean")) == (0, pytest.approx(100 / 3))
+    assert len(kept.curves["env_steps"]) > 1
 
 
 def test_it_names_no_folder_of_the_machine(study: Study) -> None:
@@ -207,6 +208,37 @@ def test_runs_that_are_made_later_join_the_recorded_ones(study: Study) -> None:
     assert len(rows_recorded(second)) == 7
     shutil.rmtree(second.folder / "runs")
     assert sum(job.done for job in Study(second.folder).jobs("CartPole")) == 5
+
+
+def test_runs_that_are_no_longer_asked_for_do_not_count_and_are_named(
+    study: Study, capsys: pytest.CaptureFixture
+) -> None:
+    """Those in runs/, as in a clone without it; seeds that chose a setting are not those that test
+    it."""
+    record(study)
+    definition = DEFINITION.replace("seeds: 2", "seeds: 2, first_seed: 1")
+    (study.folder / "study.yaml").write_text(definition)
+    later = Study(study.folder)
+    (new, *_) = [job for job in later.jobs("CartPole") if (job.row, job.seed) == ("uniform", 2)]
+    make_job(new)
+    report = report_study(later)
+    assert report is not None
+    assert {run.seed for setting in report.settings for run in setting.runs} == {1, 2}
+    said = [path for path, why in report.collection.left_out if "does not ask for it" in why]
+    assert len(said) == 3
+    assert record(later) == 4
+    assert "warning: 3 recorded runs that study.yaml no longer asks" in capsys.readouterr().out
+
+
+def test_the_budgets_of_a_fifo_are_each_seeds_own(study: Study) -> None:
+    for job in study.fifo_jobs("CartPole"):
+        path = job.folder / "config.yaml"
+        config = yaml.safe_load(path.read_text())
+        config["memory"]["budget"] = 1000 + job.seed
+        path.write_text(yaml.safe_dump(config))
+    report = report_study(study)
+    assert report is not None
+    assert not [note for note in report.collection.notes if "differ in" in note]
 
 
 def test_a_report_of_nothing_says_so(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 from rlmem.analysis.compare.settings import FEW_SEEDS, Setting, on_one_device
 from rlmem.analysis.compare.statistics import (
     Estimate,
+    are_alike,
     difference_estimate,
     row_mean,
     stratified_bootstrap,
@@ -92,7 +93,7 @@ def above(ours: Setting, theirs: Setting, name: str) -> Difference | None:
         return None
     found = np.array([one[seed] - other[seed] for seed in common])
     seeds = tuple(found.tolist())
-    if len(found) < FEW_SEEDS or not np.ptp(found):
+    if len(found) < FEW_SEEDS or are_alike(found):
         return Difference(Estimate(float(found.mean()), None, None, len(found)), seeds)
     return Difference(_possible(stratified_bootstrap([found], row_mean, widen=True), ours, theirs,
                                 name), seeds)  # fmt: skip
@@ -110,7 +111,9 @@ def _unpaired(ours: Setting, theirs: Setting, name: str) -> Difference | None:
     if not len(one) or not len(other):
         return None
     twice = None in (ours.by_seed(name), theirs.by_seed(name))
-    alike = not (np.ptp(one) or np.ptp(other))  # an interval of no length would look like certainty
+    alike = are_alike(one) and are_alike(
+        other
+    )  # an interval of no length would look like certainty
     if min(len(one), len(other)) < FEW_SEEDS or twice or alike:
         value = float(one.mean() - other.mean())
         return Difference(Estimate(value, None, None, len(one) + len(other)))

@@ -87,7 +87,9 @@ def distinctions(runs: Sequence[Run]) -> list[dict[str, Any]]:
     inside: dict[Any, set[str]] = {}
     for name in set(names):
         group = [s for s, n in zip(flat, names, strict=True) if n == name]
-        inside[name] = _varying(group)
+        inside[name] = _varying(group) | _added(
+            [run for run, n in zip(runs, names, strict=True) if n == name and run.external is None]
+        )
     ours = [s for s, run in zip(flat, runs, strict=True) if run.external is None]
     # Only keys that every memory has can tell memories apart.
     common = set.intersection(*(set(s) for s in ours)) if ours else set()
@@ -121,6 +123,17 @@ def _said_by(known: str, configs: Sequence[dict[str, Any]]) -> set[str]:
         key
         for key, values in found.items()
         if key != known and all(len(of) == 1 for of in values.values())
+    }
+
+
+def _added(runs: Sequence[Run]) -> set[str]:
+    """Keys that a run was given and that others lack, which were made before it was a key: what
+    was given is seldom their default."""
+    given = {o.lstrip("+").partition("=")[0] for run in runs for o in run.overrides}
+    return {
+        key
+        for key in given
+        if not key.startswith(NO_SETTING) and 0 < sum(key in run.config for run in runs) < len(runs)
     }
 
 

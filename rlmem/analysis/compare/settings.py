@@ -15,11 +15,13 @@ from rlmem.analysis.compare.names import distinctions, make_label
 from rlmem.analysis.compare.statistics import (
     Estimate,
     Statistic,
+    are_alike,
     curve_estimate,
     row_iqm,
     row_mean,
     stratified_bootstrap,
 )
+from rlmem.analysis.read.collection import LATE
 from rlmem.analysis.read.curves import OVER_RUN
 from rlmem.analysis.read.runs import SUCCESS, Run
 from rlmem.units import parse_bytes
@@ -108,7 +110,8 @@ class Setting:
         if not len(values):
             return None
         estimate = stratified_bootstrap([values], statistic, widen=True)
-        if not self.has_bounds(name):
+        # Of runs that are alike an interval would have no length, and look like certainty.
+        if not self.has_bounds(name) or are_alike(values):
             return Estimate(estimate.value, None, None, estimate.n)
         return estimate.within(*self.reached(name))
 
@@ -132,7 +135,8 @@ class Setting:
     @property
     def compared(self) -> Estimate | None:
         """The return that figures and sentences compare: over the run where all finished runs of
-        the environment have it, and the final one elsewhere."""
+        the environment have it and no other program's curve begins late, which would leave out
+        what it had not learned yet; elsewhere the final one."""
         return self.return_over_run if self.compares == OVER_RUN else self.return_mean
 
     @cached_property
@@ -140,7 +144,7 @@ class Setting:
         """The number that `compared` is the mean of."""
         ended = [peer for peer in self.peers or [self] if peer.finished]
         known = all(len(peer.values(OVER_RUN)) == len(peer.finished) for peer in ended)
-        return OVER_RUN if ended and known else self.metric
+        return OVER_RUN if ended and known and _begin_alike(ended) else self.metric
 
     @cached_property
     def success_mean(self) -> Estimate | None:
@@ -198,6 +202,13 @@ class Setting:
             if known.any():
                 lines.append((run.curves[over][known], run.curves[column][known]))
         return lines
+
+
+def _begin_alike(settings: Sequence[Setting]) -> bool:
+    """Whether no curve of another program begins later than a run's, by more than LATE of it."""
+    runs = [run for setting in settings for run in setting.finished if run.begins == run.begins]
+    late = [run.begins for run in runs if run.external is not None]
+    return not late or max(late) - min(run.begins for run in runs) <= LATE
 
 
 def any_goals(settings: Sequence[Setting]) -> bool:

@@ -48,6 +48,11 @@ def row_iqm(samples: Array) -> Array:
     return iqm(samples, axis=-1)
 
 
+def are_alike(values: np.ndarray) -> bool:
+    """Whether numbers are one, but for how they are rounded."""
+    return float(np.ptp(values)) <= 1e-9 * float(np.abs(values).max())
+
+
 @dataclass(frozen=True)
 class Estimate:
     """A value of `n` runs and its interval; `low` and `high` are None if a task has one run."""

@@ -1,7 +1,7 @@
 """All runs below some folders, and what their reader should know; no broken file ends it."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from rlmem.analysis.read.sweeps import SweepFiles
 from rlmem.units import several
 
 LATE = 0.1  # of a run: by how much later another's curve may begin without a note
+LONGER = 1.1  # times: by how much runs that end by their episodes may differ without a note
 
 
 @dataclass
@@ -47,9 +48,14 @@ def collect(
     external: Sequence[Path] = (),
     recorded: Sequence[Run] = (),
     columns: Mapping[str, str] | None = None,
+    asked: Container[Path] | None = None,
 ) -> Collection:
     """Everything that can be read below the folders, each run once, and a study's record, whose
-    `columns` are set apart."""
+    `columns` are set apart.
+
+    Args:
+        asked: run directories that a study asks for; others in its folder do not count.
+    """
     found = Collection([*recorded])
     seen: set[Path] = set()
     ids: dict[tuple[str, str, str], Path] = {}
@@ -58,6 +64,9 @@ def collect(
             if (resolved := run_dir.resolve()) in seen:
                 continue
             seen.add(resolved)
+            if asked is not None and run_dir not in asked:
+                found.left_out.append((str(run_dir), "study.yaml does not ask for it any more"))
+                continue
             try:
                 run = read_run(run_dir)
             except ValueError as error:
@@ -93,26 +102,30 @@ def _sweeps(folder: Path) -> Iterator[Path]:
 def _add_unstarted(found: Collection, folder: Path) -> None:
     """The jobs that a sweep was asked for and that left no run."""
     files = SweepFiles(folder)
-    planned = files.plan().jobs
+    plan = files.plan()
+    planned = plan.jobs
     unstarted = [
         files.job(name, overrides)
         for name, overrides in planned.items()
         if not (folder / name / "config.yaml").exists()
     ]
-    failed = [job for job in unstarted if job.state == "failed"]
-    found.left_out += [(str(folder / job.name), f"failed: {job.error}") for job in failed]
-    if missing := len(unstarted) - len(failed):
-        verb = "has" if missing == 1 else "have"
-        found.notes.append(f"{folder}: {missing} of {len(planned)} jobs {verb} not started")
+    why = {"done": "finished, but its config.yaml is gone"}
+    why |= {"failed": "failed: {}"}
+    known = [job for job in unstarted if job.state in why]
+    found.left_out += [(str(folder / job.name), why[job.state].format(job.error)) for job in known]
+    drawn = sum(name not in planned for name in files.job_folders())  # a search's
+    missing = len(unstarted) - len(known) + max(0, plan.trials - drawn)
+    if missing:
+        verb, total = "has" if missing == 1 else "have", len(planned) + plan.trials
+        found.notes.append(f"{folder}: {missing} of {total} jobs {verb} not started")
 
 
 def _note(found: Collection) -> None:
     """What makes a comparison less than clean."""
     ours = [run for run in found.runs if run.external is None]
-    for status in ("failed", "interrupted", "no summary"):
-        runs = [run for run in ours if run.status == status]
-        for run in runs:
-            reason = {"no summary": "has not ended: no summary.json"}.get(status, status)
+    for run in sorted(ours, key=lambda run: run.status):
+        if run.status != "finished":
+            reason = {"no summary": "has not ended: no summary.json"}.get(run.status, run.status)
             error = run.summary.get("error")
             found.left_out.append((str(run.folder), f"{reason}: {error}" if error else reason))
     for name in ("rlmem", "torch", "gymnasium", "ale_py"):
@@ -152,27 +165,26 @@ def _note(found: Collection) -> None:
                 "return over the run begins at the first row: a coarse log leaves out the beginning"
             )
         every_run = [run for run in found.runs if run.env_id == env_id]
-        own = [run for run in ours if run.env_id == env_id and _ended(run)]
-        starts = [start for run in own for start in _first_return(run)]
+        starts = [run.begins for run in every_run if _ended(run) and run.begins == run.begins]
         if starts and max(starts) - min(starts) > LATE:
             found.notes.append(
                 f"{env_id}: the first episode ended at {min(starts):.0%} of a run, of another at "
                 f"{max(starts):.0%}; the return over the run begins there, and does not tell how "
                 "long that took"
             )
-        steps = {int(run.number("env_steps")) for run in every_run if _ended(run)}
+        ended = [run for run in every_run if _ended(run)]
+        by_episodes = [run for run in ended if run.config.get("trainer.max_episodes")]
+        steps = {int(run.number("env_steps")) for run in ended if run not in by_episodes}
         if len(steps) > 1:
             shown = ", ".join(f"{s:,}" for s in sorted(steps))
             found.notes.append(f"{env_id}: runs of different lengths ({shown} env steps)")
-
-
-def _first_return(run: Run) -> list[float]:
-    """Where in a run the learning curve begins, as a share of its length; [] where it has none."""
-    steps, returns = run.curves["env_steps"], run.curves["train_return_mean"]
-    known = steps[returns == returns]
-    return [float(known[0] / known[-1])] if len(known) and known[-1] > 0 else []
+        spans = [int(run.number("env_steps")) for run in by_episodes]
+        if spans and max(spans) > LONGER * min(spans):
+            found.notes.append(
+                f"{env_id}: runs that end by their episodes took {min(spans):,} to {max(spans):,} "
+                "env steps, and the return over the run is of each run's own span"
+            )
 
 
 def _ended(run: Run) -> bool:
-    by_episodes = run.config.get("trainer.max_episodes")
-    return run.status == "finished" and run.number("env_steps") > 0 and not by_episodes
+    return run.status == "finished" and run.number("env_steps") > 0

@@ -126,6 +126,13 @@ class Run:
         """Name of its memory."""
         return str(self.config.get("memory.name"))
 
+    @property
+    def begins(self) -> float:
+        """Where in the run its learning curve begins, as a share of its length; NaN without one."""
+        steps, returns = self.curves["env_steps"], self.curves["train_return_mean"]
+        known = steps[returns == returns]
+        return float(known[0] / known[-1]) if len(known) and known[-1] > 0 else float("nan")
+
     def number(self, name: str) -> float:
         """A number of the summary, `return_over_run` or one of TIMES; NaN if there is none."""
         values = self.means if name == OVER_RUN or name in TIMES else self.summary
@@ -139,7 +146,8 @@ def _is_figure(value: Any) -> TypeGuard[int | float]:
 
 
 def find_runs(folder: Path) -> Iterator[Path]:
-    """Run directories (they hold a config.yaml) below a folder, or the folder itself; sorted."""
+    """Run directories (they hold a config.yaml) below a folder, or the folder itself; sorted. A
+    link may lead to one; what else a link leads to is not searched."""
     for path, folders, files in os.walk(folder):
         if "config.yaml" in files:
             folders.clear()
@@ -149,6 +157,8 @@ def find_runs(folder: Path) -> Iterator[Path]:
             for name in folders
             if name[0] != "." and (name != WANDB or Path(path, name, "config.yaml").exists())
         )
+        links = (Path(path, name) for name in folders if Path(path, name).is_symlink())
+        yield from (link for link in links if (link / "config.yaml").exists())
 
 
 def read_run(folder: Path) -> Run:

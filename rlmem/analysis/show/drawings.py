@@ -150,7 +150,7 @@ def draw(
     # The label of another program's curve may be one of ours, in another environment.
     ours = {setting.label for setting in settings if setting.runs[0].external is None}
     by_label: dict[str, dict[str, Setting]] = {}
-    scores: dict[str, dict[str, list[np.ndarray]]] = {}
+    scores: dict[str, dict[str, np.ndarray]] = {}
     looks: dict[str, Look] = {}
     few: set[str] = set()
     for setting in settings:
@@ -161,14 +161,14 @@ def draw(
         if len(setting.returns):
             by_label.setdefault(label, {})[setting.env_id] = setting
         if len(normalized := setting.values("human_normalized_score")):
-            games = scores.setdefault(label, {})
-            games.setdefault(setting.runs[0].task, []).append(normalized)
+            scores.setdefault(label, {})[setting.env_id] = normalized
             few |= set() if setting.has_bounds(setting.metric) else {label}
     caption = "Probability of improvement"
     if len({setting.env_id for setting in settings}) > 1:
         caption += ", over all environments that two settings share"
     keep("", "improvement", caption, figures.improvement(by_label))
-    keep("", "profiles", "Performance profiles", figures.profiles(scores, looks, few))
+    games = ", ".join(sorted(figures.common_games(scores)))
+    keep("", "profiles", f"Performance profiles over {games}", figures.profiles(scores, looks, few))
     for section in sections:
         for name, (caption, figure) in section.figures.items():
             keep("", name, caption, figure)

@@ -1,6 +1,7 @@
 """The figures of a report, drawn with matplotlib. Artists have their setting's number as SVG id."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib import rc_context
@@ -268,24 +269,32 @@ def _seeds(setting: Setting) -> int:
     return len(setting.seeds_of(setting.metric))
 
 
+def common_games(scores: Mapping[str, Mapping[str, Any]]) -> set[str]:
+    """Games that all methods with at least two games have: shares over other games would compare
+    the games. None where these are fewer than two."""
+    several = [set(games) for games in scores.values() if len(games) >= 2]
+    common = set.intersection(*several) if several else set()
+    return common if len(common) >= 2 else set()
+
+
 @rc_context(STYLE)
 def profiles(
-    scores: dict[str, dict[str, list[np.ndarray]]], looks: dict[str, Look], few: set[str]
+    scores: dict[str, dict[str, np.ndarray]], looks: dict[str, Look], few: set[str]
 ) -> Figure | None:
-    """Share of runs above a human-normalised score, for methods with at least two games.
+    """Share of runs above a human-normalised score, over `common_games`; None where there are none.
 
     Args:
-        scores: method -> game -> scores of its runs, of each setting on it.
+        scores: method -> game -> scores of its runs.
         looks: of each method.
         few: methods without a band, as their runs are too few (`Setting.has_bounds`) on some game.
     """
-    shown = {
-        name: [np.concatenate(parts) for parts in games.values()]
-        for name, games in scores.items()
-        if len(games) >= 2
-    }
-    if not shown:
+    if not (common := common_games(scores)):
         return None
+    shown = {
+        name: [games[game] for game in common]
+        for name, games in scores.items()
+        if games.keys() >= common
+    }
     highest = max(float(task.max()) for tasks in shown.values() for task in tasks)
     lowest = min(0.0, *(float(task.min()) for tasks in shown.values() for task in tasks))
     taus = np.linspace(lowest, max(highest, 0.01) * 1.05, 101)
@@ -293,8 +302,8 @@ def profiles(
     at = axes[0, 0]
     for name, tasks in shown.items():
         share, low, high = performance_profile(tasks, taus)
-        at.plot(taus, share, label=f"{short(name)} ({len(tasks)} games)",
-                color=looks[name].colour, linestyle=looks[name].dash)  # fmt: skip
+        look = looks[name]
+        at.plot(taus, share, label=short(name), color=look.colour, linestyle=look.dash)
         if name not in few:
             at.fill_between(taus, low, high, color=looks[name].colour, alpha=0.15, linewidth=0)
     at.set(xlabel="human-normalised score", ylabel="share of runs above it", ylim=(0, 1.02))

@@ -3,7 +3,7 @@
 import os
 import re
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -16,6 +16,7 @@ from rlmem.analysis.compare.names import mixed
 from rlmem.analysis.compare.settings import FEW_SEEDS, Setting, make_settings
 from rlmem.analysis.compare.thresholds import Effects, threshold_effects, threshold_grids
 from rlmem.analysis.read.collection import Collection, collect
+from rlmem.analysis.read.curves import OVER_RUN
 from rlmem.analysis.read.runs import Run
 from rlmem.analysis.show.drawings import Drawing, draw
 from rlmem.analysis.show.effects import effects_table
@@ -71,12 +72,14 @@ class Opening:
         findings: Markdown file that opens the page.
         highlight: labels of the settings that its figures show in colour; none: as in any report.
         notes: further lines for the reader.
+        fitted: label -> key whose value is each seed's own, so that its runs are one setting.
     """
 
     title: str = ""
     findings: Path | None = None
     highlight: Sequence[str] = ()
     notes: Sequence[str] = ()
+    fitted: Mapping[str, str] = field(default_factory=dict)
 
 
 def write_report(
@@ -85,6 +88,7 @@ def write_report(
     external: Sequence[Path] = (),
     recorded: Sequence[Run] = (),
     columns: Mapping[str, str] | None = None,
+    asked: Container[Path] | None = None,
     opening: Opening = Opening(),
     against: Mapping[str, Sequence[str]] | None = None,
     more: Callable[[Sequence[Setting]], Section] | None = None,
@@ -99,6 +103,7 @@ def write_report(
         external: CSV files of other programs' curves (docs/comparing.md).
         recorded: runs of a study that lie in no folder here.
         columns: of a study, folder -> title; where two have one environment, they stand apart.
+        asked: run directories of a study that count; None: all that are there.
         opening: of a study's page.
         against: label of a setting -> labels of its baselines.
         more: a section of the study's own, made of the settings.
@@ -111,7 +116,7 @@ def write_report(
             if not path.exists():
                 raise UserError(f"{key}={path}: there is no such folder or file")
     _check_own(out)
-    collection = collect(folders, external, recorded, columns)
+    collection = collect(folders, external, recorded, columns, asked)
     collection.notes += opening.notes
     if not collection.runs:
         broken = ""
@@ -136,7 +141,7 @@ def write_report(
         report.tables["effects"] = effects_table(report.effects)
     for section in report.sections:
         report.tables |= section.files
-    _note_uncounted(report)
+    _note_uncounted(report, opening.fitted)
     try:
         _write(report, out)
     except OSError as error:
@@ -251,7 +256,8 @@ def _baselines(comparisons: Sequence[Comparison]) -> Section:
         rows.append(row)
     text = (
         "Returns: differences of means, final, of the last 100 training episodes and over the run. "
-        "Paired: both have the same seeds, and the interval is that of the differences by seed; "
+        "Paired: both have the same seeds, and mean and interval are of the differences by seed, "
+        "of those that have the number in both; "
         f"otherwise of two independent samples. Below {FEW_SEEDS} seeds the differences by seed "
         "stand in brackets, and there is no interval. Bytes, entries and CPU seconds are divided "
         "by the baseline's; below 1 the setting takes less."
@@ -268,9 +274,9 @@ def _ratio(value: float) -> str:
     return f"{value:,.3g} ({100 * (value - 1):+,.0f} %)"
 
 
-def _note_uncounted(report: Report) -> None:
-    """Finished runs that have no return, seeds that a setting has more than once, and runs of one
-    label that differ."""
+def _note_uncounted(report: Report, fitted: Mapping[str, str]) -> None:
+    """Finished runs that have no return, or none over the run, seeds that a setting has more than
+    once, and runs of one label that differ."""
     found = report.collection
     for setting in report.settings:
         reason = f"finished, but has no {setting.metric}"
@@ -279,12 +285,20 @@ def _note_uncounted(report: Report) -> None:
             for run in setting.finished
             if not np.isfinite(run.number(setting.metric))
         ]
+        over, ended = len(setting.values(OVER_RUN)), len(setting.finished)
+        if 0 < over < ended:
+            found.notes.append(
+                f"{setting.env_id}, {setting.label}: {over} of {ended} runs have a return over the "
+                "run"
+            )
         seeds = [run.seed for run in setting.finished]
         twice = sorted({str(seed) for seed in seeds if seeds.count(seed) > 1})
         if twice:
             found.notes.append(
                 f"{setting.env_id}, {setting.label}: seed {', '.join(twice)} more than once"
             )
-        if differ := mixed(setting.finished):
+        differ = mixed(setting.finished)
+        differ.pop(fitted.get(setting.label, ""), None)
+        if differ:
             keys = "; ".join(f"{key}: {', '.join(values)}" for key, values in differ.items())
             found.notes.append(f"{setting.env_id}, {setting.label}: its runs differ in {keys}")

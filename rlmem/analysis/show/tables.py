@@ -9,7 +9,7 @@ import pandas as pd
 
 from rlmem.analysis.compare.baselines import Comparison, Difference, above
 from rlmem.analysis.compare.settings import FEW_SEEDS, Setting, any_goals
-from rlmem.analysis.compare.statistics import Estimate
+from rlmem.analysis.compare.statistics import Estimate, are_alike
 from rlmem.analysis.read.curves import OVER_RUN, TIMES
 from rlmem.analysis.read.runs import NUMBERS, SUCCESS
 from rlmem.run_files import write_small
@@ -76,6 +76,7 @@ def summary_table(settings: Sequence[Setting]) -> pd.DataFrame:
             **interval("return_mean", setting.return_mean),
             **interval("return_iqm", setting.return_iqm),
             **interval(OVER_RUN, setting.return_over_run),
+            "return_over_run_n": len(setting.values(OVER_RUN)),
             **(interval("success_rate", setting.success_mean) if goals else {}),
             **{name: plain(setting.mean(name)) for name in means},
         }
@@ -143,9 +144,16 @@ def _shown(estimate: Estimate | None, seeds: Sequence[float] = (), none: str = "
 
 
 def _of_seeds(setting: Setting, name: str, estimate: Estimate | None, none: str) -> Shown:
-    """A mean with its interval, or, of few seeds, with each seed's value."""
+    """A mean with its interval, or, of few seeds, with each seed's value; and of how many runs it
+    is where that is not all."""
     values = setting.values(name).tolist()
-    return _shown(estimate, values if setting.few or len(values) < FEW_SEEDS else (), none)
+    few = setting.few or len(values) < FEW_SEEDS
+    shown = _shown(estimate, values if few else (), none)
+    if not few and are_alike(values):
+        shown = shown._replace(bounds="(each seed)")
+    lacking = 0 < len(values) < len(setting.returns)
+    of = f"{len(values)} of {len(setting.returns)} seeds" if lacking else ""
+    return shown._replace(bounds=f"{shown.bounds} {of}".strip())
 
 
 def columns_of(setting: Setting, goals: bool) -> dict[str, Shown]:

@@ -255,6 +255,14 @@ def test_jobs_of_a_sweep_that_left_no_run_are_said(tmp_path: Path) -> None:
     assert [run.seed for run in found.runs] == [0]
     assert found.left_out == [(str(tmp_path / "seed=1"), "failed: no such game")]
     assert found.notes == [f"{tmp_path}: 1 of 3 jobs has not started"]
+    (tmp_path / "seed=0/config.yaml").unlink()
+    search = {"jobs": {}, "trials": 7, "at_once": 1}
+    (tmp_path / "sweep.json").write_text(json.dumps({"commands": [command, search]}))
+    make_run(tmp_path / "0", seed=7)  # a trial
+    found = collect([tmp_path])
+    gone = (str(tmp_path / "seed=0"), "finished, but its config.yaml is gone")
+    assert (found.left_out[0], len(found.left_out)) == (gone, 2)
+    assert found.notes == [f"{tmp_path}: 7 of 10 jobs have not started"]
 
 
 OUTSIDER = """env_steps,return,bytes,seed,label
@@ -296,7 +304,9 @@ def test_curves_of_other_lengths_are_told(tmp_path: Path) -> None:
     make_run(tmp_path / "runs" / "a")
     (tmp_path / "sb3.csv").write_text(OUTSIDER)
     found = collect([tmp_path / "runs"], [tmp_path / "sb3.csv"])
-    assert found.notes == ["CartPole-v1: runs of different lengths (2,000, 20,000 env steps)"]
+    late, lengths = found.notes
+    assert late.startswith("CartPole-v1: the first episode ended at 5% of a run, of another at 50%")
+    assert lengths == "CartPole-v1: runs of different lengths (2,000, 20,000 env steps)"
 
 
 def test_a_commit_that_is_not_known_is_no_other_one(tmp_path: Path) -> None:

@@ -103,22 +103,6 @@ def test_evaluations_that_did_not_end_are_told(tmp_path: Path) -> None:
     assert note.startswith("in the last evaluation of 2 runs episodes did not end")
 
 
-def test_runs_that_went_on_with_another_length_are_told(tmp_path: Path) -> None:
-    make_run(tmp_path / "a", length_changed_at=[])
-    make_run(tmp_path / "b", seed=1, length_changed_at=[500])
-    (note,) = write_report([tmp_path], tmp_path / "report").collection.notes
-    assert note.startswith("1 run went on with another length (length_changed_at in summary.json)")
-
-
-def test_runs_of_one_label_that_differ_are_told(tmp_path: Path) -> None:
-    for seed, lr in enumerate((1e-3, 1e-3, 5e-4)):
-        config = {"label": "mine", "agent.lr": lr, "trainer.threads": seed}
-        make_run(tmp_path / str(seed), seed=seed, config=config)
-    make_run(tmp_path / "other", config={"label": "other", "agent.lr": 1.0})
-    (note,) = write_report([tmp_path], tmp_path / "report").collection.notes
-    assert note.endswith(", mine: its runs differ in agent.lr: 0.0005, 0.001")
-
-
 def test_what_has_not_ended_names_no_device(tmp_path: Path) -> None:
     for seed, status in enumerate(("finished", "finished", "no summary")):
         make_run(tmp_path / f"r{seed}", seed=seed, status=status, device="A GPU")
