@@ -9,6 +9,7 @@ is first asked for. Parts from outside come from `plugins=[package.module]` or f
 """
 
 import contextlib
+import functools
 import importlib
 import importlib.metadata
 import importlib.util
@@ -195,7 +196,8 @@ def is_elsewhere(group: str, name: str) -> bool:
 
 
 def load_plugins(modules: Any) -> None:
-    """Import modules that declare parts, from the current folder or the Python path.
+    """Import what installed packages declare as their parts, and modules that declare parts, from
+    the current folder or the Python path.
 
     Args:
         modules: a list of their names, as a user gave it; None: none.
@@ -203,6 +205,7 @@ def load_plugins(modules: Any) -> None:
     Raises:
         UserError: it is no list of names of modules, or one cannot be imported.
     """
+    _load_installed()
     modules = [] if modules is None else modules
     if not isinstance(modules, list) or not all(_is_module_name(name) for name in modules):
         raise UserError(
@@ -267,6 +270,12 @@ def load_entry_points() -> None:
             f"the entry point {point.name} of rlmem.plugins: {point.module}",
             "mend or remove the installed package that declares it",
         )
+
+
+@functools.cache
+def _load_installed() -> None:
+    """`load_entry_points`, once in a process: a look at what is installed takes 10 ms."""
+    load_entry_points()
 
 
 def from_outside() -> list[Part]:

@@ -250,3 +250,107 @@ def test_a_study_of_ones_own_runs(folder: Path) -> None:
     assert "plugins=" in definition["common"]
     assert _study("my_study", "", 1) == 0
     assert "reservoir" in (folder / "my_study" / "report" / "results.csv").read_text()
+
+
+OWN_ENV = """
+from dataclasses import dataclass
+
+import numpy as np
+
+from rlmem.envs.spec import EnvSettings, EnvSpec, Step
+from rlmem.registry import part
+from rlmem.settings import setting
+
+
+@dataclass
+class CountSettings(EnvSettings):
+    steps: int = setting(10, at_least=1)
+    stack: int = setting(1, at_least=1)
+
+
+class Count:
+    def __init__(self, settings, num_envs):
+        float32 = np.dtype(np.float32)
+        self.spec = EnvSpec("Count", "own", num_envs, (3,), float32, settings.stack, 2, 1)
+        self.steps, self.t = settings.steps, np.zeros(num_envs, int)
+
+    def frames(self):
+        return np.repeat(self.t[:, None], 3, 1).astype(np.float32)
+
+    def reset(self, seed):
+        self.t[:] = 0
+        return self.frames()
+
+    def step(self, action):
+        self.t += 1
+        following, done = self.frames(), self.t >= self.steps
+        self.t[done] = 0
+        return Step(self.frames(), following, np.ones(len(done), np.float32), done, ~done & False)
+
+    def close(self):
+        pass
+
+
+@part("env", "count", settings=CountSettings)
+class CountPart:
+    @staticmethod
+    def build(settings, num_envs, *, render=False, scoring=False):
+        return Count(settings, num_envs)
+"""
+
+OWN_AGENT = """
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from rlmem.agents.base import AgentSettings, Learner
+from rlmem.registry import part
+
+
+@part("agent", "flat", settings=AgentSettings)
+class Flat(Learner):
+    def __init__(self):
+        super().__init__()
+        self.online = torch.nn.Linear(3, 2)
+        self.optimizer = torch.optim.SGD(self.online.parameters(), lr=0.01)
+        self.told = 0
+
+    @classmethod
+    def build(cls, settings, run, spec):
+        return cls()
+
+    def epsilon(self, env_steps):
+        return 0.0
+
+    def explore(self, observation, epsilon, rng):
+        return np.zeros(len(observation), np.int64)
+
+    act = explore
+
+    def explore_restart(self, done):
+        self.told += int(done.sum())
+        print("told", self.told)
+
+    def update(self, batch):
+        loss = self.online(batch["observation"]).square().mean()
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        self.grad_steps += 1
+        return {"loss": loss.detach()[None], "td_error": torch.zeros(batch["weight"].shape[:2])}
+"""
+
+
+def test_an_agent_and_an_environment_need_what_the_page_says(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A part of `EnvSettings` has no suite to name; a learner no more than the page lists."""
+    (folder / "own.py").write_text(OWN_ENV + OWN_AGENT)
+    given = ["plugins=[own]", "env=count", "agent=flat", *SHORT, "agent.updates_per_step=1"]
+    summary = rlmem.train([*given, "env.steps=12"], run_dir="run").summary
+    assert summary is not None
+    assert (summary["episodes"], summary["status"]) == (100, "finished")
+    assert re.findall(r"told (\d+)", capsys.readouterr().out)[-1] == "101"  # and at the start
+    with pytest.raises(UserError, match=r"env=Count: it stacks 2 frames of shape \(3,\), and only"):
+        rlmem.train([*given, "env.stack=2"], run_dir="stacked")

@@ -165,7 +165,8 @@ def test_installed_packages_declare_parts_by_an_entry_point(
     monkeypatch.syspath_prepend(alone)
     points = [EntryPoint("kites", "my_toys", "rlmem.plugins")]
     monkeypatch.setattr("importlib.metadata.entry_points", lambda group: points)
-    load_entry_points()
+    registry._load_installed.cache_clear()
+    load_plugins([])  # as each process of a run and each job does
     assert list(parts("toy")) == ["kite"]
     points[0] = EntryPoint("gone", "no_such_module", "rlmem.plugins")
     with pytest.raises(UserError, match=r"^the entry point gone of rlmem\.plugins: no_such_.* be"):

@@ -218,11 +218,21 @@ class Learner(lightning.LightningModule):
             memory: takes the transitions.
         """
         kind = Collector if distributed.size == 1 else ShardCollector
-        return kind(env, memory, self.explore, self.epsilon, config, self.columns())
+        explore, columns = self.explore, self.columns()
+        return kind(env, memory, explore, self.epsilon, config, columns, self.explore_restart)
 
     def restart(self, done: np.ndarray) -> None:
         """Told by who plays with `act` that episodes of these environments, bool [E], begin anew:
         for agents that remember what they saw."""
+
+    def explore_restart(self, done: np.ndarray) -> None:
+        """The same of training, which plays with `explore`. It is told apart, as evaluation plays
+        other environments in between; what is remembered of training's belongs in a buffer, which
+        checkpoints keep."""
+
+    def configure_optimizers(self) -> Any:
+        """For Lightning: the `optimizer`."""
+        return self.optimizer
 
     def round_ended(self, episodes_ended: int) -> None:
         """A round is played and learned from, in which so many episodes ended."""

@@ -153,10 +153,6 @@ class DDPG(Learner):
             *self.target_actor.parameters(),
         ]
 
-    def configure_optimizers(self) -> torch.optim.Optimizer:
-        """Adam over critics and actor."""
-        return self.optimizer
-
     def get_extra_state(self) -> torch.Tensor:
         """State of the generator, so that a resumed run smooths its targets by the same noise."""
         return self.generator.get_state()

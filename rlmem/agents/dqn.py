@@ -128,10 +128,6 @@ class DQN(Learner):
         cfg = self.cfg
         return cfg.network.make(observation_shape, self.num_actions, input_scale, cfg.dueling)
 
-    def configure_optimizers(self) -> torch.optim.Optimizer:
-        """That of the online network."""
-        return self.optimizer
-
     def values(self, observation: torch.Tensor) -> torch.Tensor:
         """Q values [n, actions] of observations [n, *observation_shape]."""
         return self.online(observation)
@@ -166,7 +162,11 @@ class DQN(Learner):
             return np.where(explores, rng.integers(self.num_actions, size=envs), greedy)
         return greedy
 
-    explore = act  # training and evaluation differ in epsilon only
+    def explore(
+        self, observation: np.ndarray, epsilon: float, rng: np.random.Generator
+    ) -> np.ndarray:
+        """As `act`: training and evaluation differ in epsilon only."""
+        return self.act(observation, epsilon, rng)
 
     def update(self, batch: Batch) -> dict[str, torch.Tensor]:
         """One gradient step on each of U minibatches [U, B], or E where the batch has

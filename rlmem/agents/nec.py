@@ -117,10 +117,6 @@ class NEC(Learner):
         self.grad_steps = 0
         self.eval()
 
-    def configure_optimizers(self) -> torch.optim.Optimizer:
-        """That of the network."""
-        return self.optimizer
-
     def columns(self) -> dict[str, tuple[tuple[int, ...], Any]]:
         """The key, what was read with it, and which state it was."""
         return visit_columns(self.cfg.key_size)

@@ -21,7 +21,7 @@ from rlmem.agents.schedules import RunEpsilonSettings
 from rlmem.errors import UserError
 from rlmem.memories.base.batch import Batch
 from rlmem.networks.base import QNetworkSettings, check_kind
-from rlmem.networks.layer_norm import normalise_layers
+from rlmem.networks.layer_norm import NO_NORMS, normalise_layers
 from rlmem.registry import marked, part
 from rlmem.settings import setting
 
@@ -117,14 +117,10 @@ class PQN(Learner):
         self.cfg, self.num_actions = cfg, num_actions
         self.max_env_steps, self.rollouts = max_env_steps, rollouts
         self.online = cfg.network.make(observation_shape, num_actions, input_scale)
-        normalise_layers(self.online)
+        self.remark = "" if normalise_layers(self.online) else NO_NORMS
         # Foreach: a kernel for all tensors at once, where torch's choice on a CPU is one by one.
         self.optimizer = torch.optim.RAdam(self.online.parameters(), lr=cfg.lr, foreach=True)
         self.grad_steps = 0
-
-    def configure_optimizers(self) -> torch.optim.Optimizer:
-        """That of the network."""
-        return self.optimizer
 
     def columns(self) -> dict[str, tuple[tuple[int, ...], Any]]:
         """What the best action of the state was worth."""

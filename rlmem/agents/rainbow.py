@@ -145,7 +145,14 @@ class Rainbow(DQN):
             )
         steps = run.trainer.max_env_steps - settings.learning_starts
         updates = max(0, steps) // settings.train_every
-        return cls(settings, shape, spec.num_actions, spec.input_scale, updates)
+        agent = cls(settings, shape, spec.num_actions, spec.input_scale, updates)
+        if settings.reset_every and run.trainer.max_episodes:
+            agent.remark = agent.remark or (
+                f"agent.reset_every={settings.reset_every}: counts what is left of the run by "
+                "trainer.max_env_steps; one that trainer.max_episodes ends may stop soon after a "
+                "new head"
+            )
+        return agent
 
     def __init__(
         self,

@@ -20,7 +20,7 @@ from rlmem.errors import UserError
 from rlmem.memories.base.batch import Batch
 from rlmem.memories.trace import trace_of
 from rlmem.networks.base import QNetworkSettings, check_kind
-from rlmem.networks.layer_norm import normalise_layers
+from rlmem.networks.layer_norm import NO_NORMS, normalise_layers
 from rlmem.networks.sparse import sparse_init
 from rlmem.registry import marked, part
 from rlmem.settings import setting
@@ -102,7 +102,8 @@ class StreamQ(Learner):
         self.cfg, self.num_actions, self.max_env_steps = cfg, num_actions, max_env_steps
         # Observations are normalised here, so the network does not scale them.
         self.online = cfg.network.make(observation_shape, num_actions, 1.0)
-        normalise_layers(self.online, affine=False, activation=nn.LeakyReLU)
+        norms = normalise_layers(self.online, affine=False, activation=nn.LeakyReLU)
+        self.remark = "" if norms else NO_NORMS
         if cfg.sparsity:
             sparse_init(self.online, cfg.sparsity)
         self.weights = [*self.online.parameters()]

@@ -29,6 +29,7 @@ from rlmem.callbacks.checkpoint_files import (
 from rlmem.callbacks.diagnostics import ReplayDiagnostics
 from rlmem.callbacks.records import Recorder
 from rlmem.callbacks.weights import (
+    check_finite,
     load_file,
     optimizer_tensors,
     save_best,
@@ -243,6 +244,7 @@ def load_checkpoint(
     path = folder / OPTIMIZER
     try:
         tensors = load_file(path, files.expected(OPTIMIZER), files.root)
+        check_finite(tensors, path)
         take_optimizer(agent.optimizer, tensors, path)
         if diagnostics and files.has(f"{prefix}diagnostics/state.json"):
             diagnostics.load_state_dict(files.state(f"{prefix}diagnostics"))

@@ -93,7 +93,6 @@ def load_file(
         raise ValueError(f"{path} {why_not(error)}") from None
     except (SafetensorError, KeyError, TypeError, OverflowError, RuntimeError) as error:
         raise ValueError(f"{path} is damaged ({one_line(error)})") from None
-    check_finite(tensors, path)
     return tensors
 
 
@@ -104,16 +103,21 @@ def check_finite(tensors: Tensors, path: Path) -> None:
         ValueError: names the file and the first tensor that holds NaN or infinity.
     """
     for name, tensor in tensors.items():
-        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+        if not _is_finite(tensor):
             what = "NaN" if bool(torch.isnan(tensor).any()) else "infinity"
             raise ValueError(f"{path}: {name} holds {what}: the run diverged, or it is damaged")
+
+
+def _is_finite(tensor: torch.Tensor) -> bool:
+    return not tensor.is_floating_point() or bool(torch.isfinite(tensor).all())
 
 
 def take_weights(agent: Any, tensors: Tensors, path: Path) -> None:
     """Give an agent the weights of a file.
 
     Raises:
-        ValueError: they are of another network; names the first that does not fit.
+        ValueError: they are of another network, or hold what no learning leaves; names the first
+            that does not fit.
     """
     own = agent.state_dict()
     for name, tensor in own.items():
@@ -127,6 +131,8 @@ def take_weights(agent: Any, tensors: Tensors, path: Path) -> None:
             )
     if unknown := sorted(set(tensors) - set(own)):
         raise ValueError(f"{path} has {one_line(unknown[0])}, which this network has not")
+    # A buffer may be infinite from the start, such as a mask or the least that was met so far.
+    check_finite({name: tensors[name] for name, tensor in own.items() if _is_finite(tensor)}, path)
     agent.load_state_dict(dict(tensors))
 
 
@@ -260,7 +266,6 @@ def load_best(path: Path, agent: Any, root: Path | None = None) -> int:
                     raise ValueError(f"{name} is not whole")
                 flat = torch.frombuffer(bytearray(content), dtype=_TYPES[dtype], count=count)
                 tensors[str(name)] = flat.reshape(shape)
-        check_finite(tensors, path)
         take_weights(agent, tensors, path)
     except OSError as error:
         raise UserError(f"{path} {why_not(error)}") from None

@@ -40,6 +40,7 @@ class Collector(Stream):
         epsilon: env steps -> probability of a random action.
         config: see `StreamConfig`.
         columns: what the policy gives of each transition beside its action.
+        restart: told at which environments, bool [E], the next observation begins an episode.
     """
 
     def __init__(
@@ -50,9 +51,10 @@ class Collector(Stream):
         epsilon: Callable[[int], float],
         config: StreamConfig,
         columns: Columns | None = None,
+        restart: Callable[[np.ndarray], None] = lambda done: None,
     ) -> None:
         super().__init__(env, memory, config)
-        self.policy, self.epsilon = policy, epsilon
+        self.policy, self.epsilon, self.restart = policy, epsilon, restart
         self.stack = FrameStack(env.spec)
         self._running = self.episodes  # takes in the steps that are played here
         self._steps_a_turn = env.spec.num_envs  # that a step of all envs counts as
@@ -124,6 +126,7 @@ class Collector(Stream):
         episodes, began, seconds = self.episodes.count, self.env_steps, self.seconds
         if self._seeded_at < 0:
             self._seed_envs()
+            self.restart(np.ones(self.env.spec.num_envs, np.bool_))
         clock = time.perf_counter()
         for rows in self._turns:
             played = self.policy(self.stack.observation, self.epsilon(self.env_steps), self._rng)
@@ -132,7 +135,8 @@ class Collector(Stream):
                 for name, values in columns.items():
                     rows.columns[name][...] = values
             acted = time.perf_counter()
-            self._step(played, rows)
+            done = self._step(played, rows)
+            self.restart(done)
             seconds["act"] += acted - clock
             clock = time.perf_counter()
             seconds["env"] += clock - acted
@@ -144,15 +148,20 @@ class Collector(Stream):
         self.memory.extend(self._block)
         seconds["insert"] += time.perf_counter() - clock
 
-    def _step(self, action: np.ndarray, rows: Block) -> None:
-        """Step the envs once; the transitions are written to `rows`."""
+    def _step(self, action: np.ndarray, rows: Block) -> np.ndarray:
+        """Step the envs once; the transitions are written to `rows`. Where an episode ended, [E].
+
+        A run that goes on plays by this again what it had played: nothing is told to the agent,
+        which is as its checkpoint left it.
+        """
         rows.observation[...] = self._frames
         rows.action[...] = action
         if self._played == len(self._actions):
             self._actions = np.concatenate((self._actions, np.empty_like(self._actions)))
         self._actions[self._played] = action  # before an environment that changes it in place
         self._played += 1
-        step = self.env.step(action)
+        # As it is held and replayed, in the memory's own dtype; an environment may change its copy.
+        step = self.env.step(rows.action.copy())
         self._frames = step.observation
         rows.next_observation[...] = step.next_observation
         rows.reward[...] = step.reward
@@ -164,6 +173,7 @@ class Collector(Stream):
         self.stack.push(step.observation, done)
         self.env_steps += self._steps_a_turn
         self._running.push(self.env_steps, step.reward, done)
+        return done
 
     def _shape_rewards(self) -> None:
         """Rewards as they are learned from; episodes count those of the environment."""

@@ -32,7 +32,6 @@ def load(arguments: Sequence[str]) -> list[str]:
     Raises:
         UserError: a module cannot be imported.
     """
-    registry.load_entry_points()
     named = [a.partition("=")[2] for a in arguments if a.lstrip("+").startswith("plugins=")]
     try:
         given = yaml.safe_load(named[-1]) if named else []

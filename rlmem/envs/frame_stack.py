@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from rlmem.envs.spec import EnvSpec
+from rlmem.errors import UserError
 
 
 class FrameStack:
@@ -20,7 +21,11 @@ class FrameStack:
 
     def __init__(self, spec: EnvSpec) -> None:
         if spec.stack > 1 and len(spec.frame_shape) != 3:
-            raise ValueError(f"only [C, H, W] frames can be stacked, not {spec.frame_shape}")
+            raise UserError(
+                f"env={spec.env_id}: it stacks {spec.stack} frames of shape "
+                f"{tuple(spec.frame_shape)}, and only [C, H, W] frames can be stacked; give its "
+                "EnvSpec stack=1"
+            )
         self._observation = np.zeros((spec.num_envs, *spec.observation_shape), spec.dtype)
         self._slots = self._observation.reshape(spec.num_envs, spec.stack, *spec.frame_shape)
 

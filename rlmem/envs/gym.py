@@ -54,7 +54,11 @@ def make_gym(
     if limit is not None and limit < 1:
         raise UserError(f"env.max_episode_steps={limit}: must be at least 1, or null")
     own = getattr(cfg, "kwargs", None) or {}
-    envs = [_make_one(cfg.id, limit, render and e == 0, own) for e in range(num_envs)]
+
+    def make(e: int) -> gymnasium.Env:
+        return _make_one(cfg.id, limit, render and e == 0, own)
+
+    envs = [make(e) for e in range(num_envs)]
     if render:
         _check_render(cfg.id, envs[0])
     actions = envs[0].action_space
@@ -78,7 +82,9 @@ def make_gym(
         **facts,
     )
     first_action = int(actions.start) if isinstance(actions, spaces.Discrete) else 0
-    return SerialEnvStepper(spec, envs, frames.write, first_action, render, table, frames.check)
+    return SerialEnvStepper(
+        spec, envs, frames.write, first_action, render, table, frames.check, make
+    )
 
 
 @part("env", "gym", settings=GymSettings)

@@ -70,7 +70,9 @@ def _frame(env_id: str, space: spaces.Space) -> tuple[tuple[int, ...], type, Wri
         if len(space.shape) == 1:
             return space.shape, np.float32, _copy
         if len(space.shape) == 3 and space.dtype == np.uint8:
-            if space.shape[0] < min(space.shape[1:]):  # channels first, such as [3, 84, 84]
+            # Channels first, such as [3, 84, 84], or as many as you like of a square board.
+            first, *sides = space.shape
+            if first < min(sides) or (sides[0] == sides[1] != first):
                 return space.shape, np.uint8, _copy
             height, width, channels = space.shape
             return (channels, height, width), np.uint8, write_channels_first

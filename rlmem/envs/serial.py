@@ -40,6 +40,9 @@ class SerialEnvStepper:
         action_table: the environment's own action for each number, [actions, A], where the
             environment takes vectors and the agent numbers.
         check: refuses the first observation after a seeding if no frame can be made of it.
+        anew: makes the environment of a number anew. With it a seeding is a fresh start: what some
+            environments keep over `reset(seed=...)`, such as a physics engine's world, would make a
+            run that goes on another one.
         can_render: whether `envs[0].render()` gives uint8 [H, W, 3].
     """
 
@@ -52,9 +55,11 @@ class SerialEnvStepper:
         can_render: bool = False,
         action_table: np.ndarray | None = None,
         check: Callable[[Any], None] = lambda observation: None,
+        anew: Callable[[int], SingleEnv] | None = None,
     ) -> None:
         self.spec = spec
         self._envs = list(envs)
+        self._first, self._anew, self._used = self._envs[0], anew, False
         self._write, self._check = write, check
         self._first_action, self._action_table = first_action, action_table
         self._can_render = can_render
@@ -62,6 +67,12 @@ class SerialEnvStepper:
 
     def reset(self, seed: int) -> np.ndarray:
         """See `EnvStepper.reset`."""
+        if self._used and self._anew is not None:
+            for e, env in enumerate(self._envs):
+                if env is not self._first:  # the spec's goal may ask it what a goal is worth
+                    env.close()
+                self._envs[e] = self._anew(e)
+            self._used = False
         observation = np.empty(self._shape, self.spec.dtype)
         seeds = env_seeds(seed, self.spec.num_envs)
         for row, env, env_seed in zip(observation, self._envs, seeds, strict=True):
@@ -72,6 +83,7 @@ class SerialEnvStepper:
 
     def step(self, action: np.ndarray) -> Step:
         """See `EnvStepper.step`."""
+        self._used = True
         observation = np.empty(self._shape, self.spec.dtype)
         reward = np.empty(self.spec.num_envs, np.float32)
         terminated = np.zeros(self.spec.num_envs, np.bool_)
@@ -113,7 +125,7 @@ class SerialEnvStepper:
 
     def close(self) -> None:
         """See `EnvStepper.close`."""
-        for env in self._envs:
+        for env in {id(env): env for env in (self._first, *self._envs)}.values():
             env.close()
 
 

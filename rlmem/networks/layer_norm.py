@@ -10,10 +10,15 @@ from torch import nn
 
 from rlmem.networks.base import QNetwork
 
+NO_NORMS = (
+    "agent.network: it gets no layer norms, which stand in the place of a target network: none of "
+    "its layers is an nn.ReLU of an nn.Sequential"
+)
+
 
 def normalise_layers(
     network: QNetwork, affine: bool = True, activation: Callable[[], nn.Module] = nn.ReLU
-) -> None:
+) -> int:
     """Put a layer norm before each ReLU that activates a fully connected layer or a convolution.
 
     What a convolution gives is normalised over channels and places of a sample together, and scale
@@ -23,7 +28,11 @@ def normalise_layers(
         network: is changed in place.
         affine: whether norms have a learned scale and offset.
         activation: makes what stands in the place of these ReLUs.
+
+    Returns:
+        How many norms there are now; 0 where no ReLU is a layer of a `Sequential`.
     """
+    count = 0
     # The list first: layers are exchanged while it is walked.
     for module in [m for m in network.modules() if isinstance(m, nn.Sequential)]:
         layers = list(module)
@@ -31,9 +40,11 @@ def normalise_layers(
             if isinstance(layers[at], nn.ReLU):
                 norm = _norm(layers[:at], layers[at + 1 :], affine)
                 layers[at : at + 1] = [*([norm] if norm else []), activation()]
+                count += norm is not None
         for _ in range(len(module)):
             del module[0]
         module.extend(layers)
+    return count
 
 
 # What keeps the units or channels that it is given.

@@ -27,6 +27,17 @@ def nothing_learned(summary: dict[str, Any]) -> str | None:
     )
 
 
+def no_episode_ended(summary: dict[str, Any], reseed_every: int, num_envs: int) -> str | None:
+    """The warning of a run in which every episode was cut before its end, None of any other."""
+    whole = summary["status"] == "finished" and summary["env_steps"] >= reseed_every
+    if summary["episodes"] or not whole:
+        return None
+    return (
+        f"WARNING: no training episode ended: checkpoint.reseed_every={reseed_every} cuts those of "
+        f"env.num_envs={num_envs} after {reseed_every // num_envs:,} steps each; give more"
+    )
+
+
 def versions() -> dict[str, str]:
     """Versions of Python and of the packages that make a run what it is."""
     found = {"python": platform.python_version()}

@@ -36,7 +36,7 @@ from rlmem.runs.resume import (
     write_config,
 )
 from rlmem.runs.run import Run
-from rlmem.runs.summary import nothing_learned, reset_peak_rss
+from rlmem.runs.summary import no_episode_ended, nothing_learned, reset_peak_rss
 from rlmem.runs.sweep_job import job_line
 from rlmem.runs.threads import choose_threads
 from rlmem.setting_keys import idle_keys
@@ -164,6 +164,8 @@ def _train_here(
         _say(("" if job.alone else f"job {job.number}: ") + summary_line(summary, seconds))
     if learns and (warning := nothing_learned(summary)):
         _say(warning)
+    if cut := no_episode_ended(summary, cfg.checkpoint.reseed_every, cfg.env.num_envs):
+        _say(cut)
     if stopped := run.signals.received or run.stopped:
         run.signals.pass_on()
         _say(f"go on with: {command_to_go_on(run_dir)}")

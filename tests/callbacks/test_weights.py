@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from rlmem.callbacks.weights import optimizer_tensors, take_optimizer
+from rlmem.callbacks.weights import optimizer_tensors, take_optimizer, take_weights
 
 
 @pytest.mark.parametrize(
@@ -36,3 +36,17 @@ def test_an_optimizer_of_torch_goes_on_from_its_tensors(kind: Any, options: dict
     for net, optimizer in ((first, own), (second, other)):
         step(net, optimizer)
     torch.testing.assert_close(second.state_dict(), first.state_dict(), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("value", ["inf", "nan"])
+def test_only_what_was_infinite_at_first_may_be_so(value: str) -> None:
+    """A mask of -inf is no diverged network; weights that became infinite are."""
+    network, saved = torch.nn.Linear(3, 2), torch.nn.Linear(3, 2)
+    for net in (network, saved):
+        net.register_buffer("mask", torch.tensor([0.0, -torch.inf]))
+    take_weights(network, saved.state_dict(), Path("model.safetensors"))
+    torch.testing.assert_close(network.weight, saved.weight)
+    tensors = {k: tensor.clone() for k, tensor in saved.state_dict().items()}
+    tensors["weight"][0, 0] = float(value)
+    with pytest.raises(ValueError, match=r"model\.safetensors: weight holds"):
+        take_weights(network, tensors, Path("model.safetensors"))

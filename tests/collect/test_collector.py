@@ -217,6 +217,33 @@ def test_actions_are_kept_as_played_where_the_environment_changes_them(tmp_path:
     np.testing.assert_array_equal(stream.state_dict()["actions"], played)
 
 
+def test_an_environment_is_given_the_actions_that_are_kept() -> None:
+    """In the memory's dtype: from others a run that plays them again would differ."""
+    stream = make_stream(ENVS["pendulum"](), BlockLog())
+    given, step = [], stream.env.step
+    stream.env.step = lambda action: (given.append(action.copy()), step(action))[1]
+    plays = stream.policy
+    stream.policy = lambda *seen: plays(*seen).astype(np.float64) + 1e-9
+    for _ in range(4):
+        next(stream)
+    assert {action.dtype for action in given} == {np.dtype(np.float32)}
+    np.testing.assert_array_equal(stream.state_dict()["actions"], given)
+
+
+def test_an_agent_is_told_where_the_next_observation_begins_an_episode(tmp_path: Path) -> None:
+    told: list[list[bool]] = []
+    stream = make_stream(ScriptedEnv(2, 3), BlockLog(), reseed_every=8)
+    stream.restart = lambda done: told.append(done.tolist())
+    for _ in range(5):
+        next(stream)
+    seeded, neither, first, second = [True, True], [False, False], [True, False], [False, True]
+    assert told == [seeded, neither, first, second, first, seeded, neither]
+    kept = stream.state_dict()
+    told.clear()
+    stream.load_state_dict(kept)  # what was played is not told again
+    assert told == []
+
+
 def test_a_state_of_another_number_of_envs_is_refused(tmp_path: Path) -> None:
     stream = make_stream(ScriptedEnv(5, 7), ring())
     next(stream)

@@ -113,6 +113,26 @@ def test_trajectory_depends_on_seed_and_actions_only(env_id):
     assert (play(env, 6, actions)[0] != first[0]).any()
 
 
+def test_nothing_is_kept_over_a_seeding(toy) -> None:
+    """As a physics engine's world is, for which a run that goes on would be another one."""
+    env = make_env(gym_cfg(toy(spaces.Box(0, 255, (4, 5, 3), np.uint8))), 2)
+    made = list(env._envs)
+    env.reset(0)
+    assert env._envs == made
+    env.step(np.zeros(2, np.int64))
+    env.reset(0)
+    assert not {*map(id, env._envs)} & {*map(id, made)}
+
+
+def test_a_seeded_world_is_that_of_a_fresh_one():
+    pytest.importorskip("Box2D")
+    env, fresh = (make_env(gym_cfg("BipedalWalker-v3"), 1) for _ in range(2))
+    rng = np.random.default_rng(0)
+    actions = rng.uniform(-1, 1, (200, 1, 4)).astype(np.float32)
+    play(env, 5, actions)
+    assert_same_play(play(env, 6, actions), play(fresh, 6, actions))
+
+
 def test_spec_of_cartpole():
     spec = make_env(gym_cfg(), 2).spec
     assert (spec.env_id, spec.suite, spec.num_envs) == ("CartPole-v1", "gym", 2)
@@ -157,6 +177,12 @@ def test_images_whose_channels_come_first_stay_as_they_are(toy) -> None:
     assert env.spec.frame_shape == (2, 4, 5)
     expected = np.arange(40, dtype=np.uint8).reshape(2, 4, 5)
     np.testing.assert_array_equal(env.reset(0)[0], expected)
+
+
+def test_a_square_board_of_many_planes_stays_as_it_is(toy) -> None:
+    assert make_env(gym_cfg(toy(spaces.Box(0, 1, (12, 8, 8), np.uint8))), 1).spec.frame_shape == (
+        12, 8, 8,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(("highest", "scale"), [(255, 1 / 255), (1, 1.0), (9, 1 / 9)])

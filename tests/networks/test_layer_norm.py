@@ -17,7 +17,8 @@ RECTIFIERS = {"nature": 4, "data_efficient": 3, "impala": 14, "minatar": 2, "mlp
 @pytest.mark.parametrize("kind", SHAPES)
 def test_each_rectifier_has_a_norm_before_it(kind: str) -> None:
     network = make_network(kind, SHAPES[kind], 3, [32], False, 1.0, "torch")
-    normalise_layers(network, affine=False, activation=nn.LeakyReLU)
+    norms = normalise_layers(network, affine=False, activation=nn.LeakyReLU)
+    assert norms == RECTIFIERS[kind]
     modules = list(network.modules())
     assert not any(isinstance(module, nn.ReLU) for module in modules)
     leaky = [at for at, module in enumerate(modules) if isinstance(module, nn.LeakyReLU)]
@@ -48,7 +49,7 @@ def test_a_residual_block_adds_what_its_convolutions_make() -> None:
 )
 def test_an_activation_of_something_else_stays_without_a_norm(layers: list[nn.Module]) -> None:
     network = nn.Sequential(*layers)
-    normalise_layers(cast(Any, network), activation=nn.LeakyReLU)
+    assert normalise_layers(cast(Any, network), activation=nn.LeakyReLU) == 0
     kinds = [type(layer) for layer in layers]
     assert [type(layer) for layer in network] == [
         nn.LeakyReLU if kind is nn.ReLU else kind for kind in kinds

@@ -314,6 +314,16 @@ def test_a_run_says_where_it_is_and_what_its_memory_will_cost(
     assert "nothing was learned" not in out
 
 
+def test_a_run_whose_episodes_are_all_cut_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """CartPole's last at least 8 steps; 25 env steps of 5 envs are 5 of each."""
+    summary = run(tmp_path, "checkpoint.reseed_every=25", "env.num_envs=5", "agent.train_every=5")
+    assert summary["episodes"] == 0
+    said = "WARNING: no training episode ended: checkpoint.reseed_every=25 cuts those of env.num_e"
+    assert said in capsys.readouterr().out
+
+
 def test_a_run_that_makes_no_update_says_so(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

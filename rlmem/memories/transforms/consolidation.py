@@ -272,6 +272,11 @@ class ConsolidatedReplay(Replay):
         screens = len(spec.frame_shape) > 1 and spec.dtype == np.uint8
         if bounded and screens and getattr(spec, "highest", 1) > 1:
             raise UserError(_NOISE.format(getattr(spec, "env_id", "the environment")))
+        if bounded and getattr(spec, "stack", 1) > 1:
+            raise UserError(
+                "memory=medqn_u: it draws single frames within bounds, and the agent sees stacks "
+                f"of {spec.stack}; use memory=medqn_r"
+            )
         return (
             Consolidation(
                 BoundedStates(spec.frame_shape, spec.dtype) if bounded else StoredStates(storage),

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlmem.envs import EnvSpec
+from rlmem.errors import UserError
 from rlmem.memories import NewestSampler, ReplayMemory
 from tests.memories.helpers import RandomEnvs, configured
 
@@ -21,6 +22,13 @@ PLANES = EnvSpec(
 def make(spec: EnvSpec, *overrides: str, memory: str = "medqn_u", seed: int = 0) -> ReplayMemory:
     given = [f"memory={memory}", "memory.capacity=8", "memory.consolidation.batch_size=64"]
     return configured(spec, *given, *overrides, seed=seed)
+
+
+def test_stacks_are_refused_where_frames_are_drawn() -> None:
+    stacked = EnvSpec("Own", "own", 2, (1, 9, 9), np.dtype(np.float32), 4, 2, 1)
+    with pytest.raises(UserError, match=r"memory=medqn_u: .* stacks of 4; use memory=medqn_r"):
+        make(stacked)
+    make(stacked, memory="medqn_r")
 
 
 def bits(rng: np.random.Generator, rows: int) -> dict:
