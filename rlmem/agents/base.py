@@ -1,6 +1,6 @@
 """What every agent does in a Trainer step, and what it reads of a batch."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -99,6 +99,8 @@ class Learner(lightning.LightningModule):
             of a replay, and takes every gradient step by `apply_gradients`, which averages them.
         optimizer: None where nothing is learned by gradients.
         remark: what of its settings does nothing in this run; '' where all do something.
+        unread: names of its keys, or of nodes of keys, that nothing reads in this run.
+        unread_with: what makes them so.
         rewards_are_raw: whether the environment's could be clipped and are not.
         stops_diverged: whether a loss that is no finite number ends the run.
     """
@@ -121,6 +123,8 @@ class Learner(lightning.LightningModule):
     stops_diverged: bool = True
     rewards_are_raw: bool = True
     remark: str = ""
+    unread: Sequence[str] = ()
+    unread_with: str = ""
     _update: Any
     epsilon: Any  # (env steps) -> probability of a random action in training
 

@@ -45,6 +45,10 @@ from rlmem.networks.keys import StandardKeys
 from rlmem.registry import marked, part
 from rlmem.settings import setting
 
+# Its keys of the network and of how that learns.
+_NETWORK = "network", "standard_keys"
+_LEARNING = "optimizer", "lr", "adam_eps", "batch_size", "max_grad_norm"
+
 
 @dataclass(kw_only=True)
 class NECSettings(AgentSettings):
@@ -124,6 +128,9 @@ class NEC(Learner):
     def join(self, memory: Any) -> None:
         """Ask this memory from here on."""
         self.values = memory.values
+        if not self.values.trains:
+            self.unread = *_NETWORK, *_LEARNING
+            self.unread_with = "a memory that makes keys of its own"
         memory.look = self.look
 
     def epsilon(self, env_steps: int) -> float:

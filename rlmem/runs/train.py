@@ -193,12 +193,14 @@ def _has_rows(path: Path) -> bool:
     return False
 
 
-def _without_effect(cfg: TrainSettings) -> Iterator[str]:
-    """Warnings of what a user gave that changes nothing: keys beside the values of others, and the
-    first `threshold.*` where the memory has no thresholds."""
+def _without_effect(cfg: TrainSettings, agent: Any) -> Iterator[str]:
+    """Warnings of what a user gave that changes nothing: keys beside the values of others, those
+    that the agent does not read in this run, and the first `threshold.*` where the memory has no
+    thresholds."""
     idle = idle_keys(cfg)
     for key, given in {override_key(o): o for o in cfg.overrides if o[:1] != "~"}.items():
-        if why := idle.get(key):
+        unread = any(f"{key}.".startswith(f"agent.{name}.") for name in agent.unread)
+        if why := idle.get(key) or (unread and agent.unread_with):
             yield f"WARNING: {given}: has no effect with {why}"
     thresholds = [o for o in cfg.overrides if override_key(o).split(".")[0] == "threshold"]
     if thresholds and not getattr(cfg.memory.part.cls, "thresholds", False):
@@ -228,7 +230,7 @@ def _prepare(cfg: TrainSettings, run: Run, run_dir: Path, job: Place | None, at_
         _say(line)
     if slow := slow_precision(cfg.trainer.precision, run.trainer.strategy.root_device.type):
         _say(slow)
-    for line in _without_effect(cfg):
+    for line in _without_effect(cfg, run.agent):
         _say(line)
     if run.agent.remark:
         _say(f"WARNING: {run.agent.remark}")

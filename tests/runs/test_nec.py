@@ -80,3 +80,14 @@ def test_a_finished_run_is_scored_with_what_its_memory_knew(
         UserError, match=r"best\.ckpt holds agent=nec's network, but not the memory"
     ):
         evaluate(evaluate_settings("mode=map", f"run={tmp_path}", "checkpoint=best"))
+
+
+def test_keys_of_a_network_that_does_not_learn_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = settings(*NEC, "memory=mfec", f"paths.output_dir={tmp_path}")
+    given.overrides = ["agent.lr=3", "agent.network.hidden=[8]", "agent.gamma=.9"]
+    train(given)
+    lines = [line for line in capsys.readouterr().out.splitlines() if "has no effect" in line]
+    why = "has no effect with a memory that makes keys of its own"
+    assert lines == [f"WARNING: agent.lr=3: {why}", f"WARNING: agent.network.hidden=[8]: {why}"]
