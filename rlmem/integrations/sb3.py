@@ -135,6 +135,8 @@ class CompressedReplayBuffer(ReplayBuffer):
         if isinstance(self.action_space, spaces.Discrete):
             first, count = int(self.action_space.start), int(self.action_space.n)
             held = np.result_type(np.min_scalar_type(first), np.min_scalar_type(first + count - 1))
+        if held == np.float16:  # which compiled loops lack; samples are of the space's own dtype
+            held = np.float32
         # The newest stacks count as well.
         budget = None if self.budget is None else max(1, self.budget - self._stacks.nbytes)
         return self.storage_class(

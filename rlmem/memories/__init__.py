@@ -1,6 +1,6 @@
 """Memories of RL agents as TorchRL parts: storages, samplers and writers that count their bytes.
 
-Needs torch, torchrl, numba, zstandard and PyYAML only: neither Lightning nor Hydra nor W&B.
+Needs torch, torchrl, numba, zstandard, psutil and PyYAML only: neither Lightning nor Hydra nor W&B.
 """
 
 from rlmem.memories.compression.compressed import CompressedFrameStorage

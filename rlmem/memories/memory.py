@@ -100,7 +100,14 @@ class ReplayMemory:
                 raise UserError(
                     f"budget={budget}: what is kept at first takes {first} bytes; use more"
                 )
+            held = sum(storage.footprint().values()) if len(storage) else 0
+            if held + own + fixed > budget:
+                raise UserError(
+                    f"budget={budget}: the storage was filled before, and takes "
+                    f"{held + own + fixed} bytes with the memory's other parts; use that or more"
+                )
             storage.limit_bytes(budget - own - fixed, a_slot)
+        storage.drain_evicted()  # before the sampler was told of anything
         newest = getattr(storage, "newest", None)
         if len(storage) and newest is not None:  # it was filled before
             sampler.extend(newest(len(storage)))

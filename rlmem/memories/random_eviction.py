@@ -50,6 +50,7 @@ class RandomEvictionWriter(ReplayWriter):
                 f"RandomEvictionWriter: writes a SlotStorage, not a {type(storage).__name__}"
             )
         super().register_storage(storage)
+        self._seen = max(self._seen, len(storage))  # at least what a filled one holds
 
     def extend(self, data: Any) -> torch.Tensor:
         """Write a block of N transitions; their slots int64 [N], -1: not kept.

@@ -98,9 +98,12 @@ class SlotStorage(TransitionStorage):
             data: the block (`rlmem.memories.base.blocks`), single frames in the order of time.
 
         Raises:
-            ValueError: a block of other shapes; nothing is written.
+            ValueError: a block of other shapes, or `set_cursor=False`, TorchRL's sign of a write
+                in place; nothing is written.
             IndexError: a slot out of range.
         """
+        if not set_cursor:
+            raise ValueError(f"{type(self).__name__} is written by extend alone, not in place")
         block = self.read_block(data)
         slots = np.atleast_1d(np.asarray(cursor, np.int64))
         if len(slots) != len(block):

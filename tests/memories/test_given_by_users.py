@@ -64,6 +64,97 @@ def test_what_a_storage_held_before_is_drawn(sampler: Any) -> None:
     assert set(memory.sample(2000)["index"].tolist()) == set(range(54))
 
 
+def filled(budget: int | None = None, **options: Any) -> FrameStorage:
+    """A ring that holds what came last of 900 rows."""
+    storage = FrameStorage(700, (4,), np.float32, budget=budget, **options)
+    for _ in range(9):
+        storage.append(block(100))
+    return storage
+
+
+def slots_of(storage: Any) -> set[int]:
+    return set(storage.locate(torch.arange(len(storage))).tolist())
+
+
+@pytest.mark.parametrize("sampler", [PrioritizedSampler, RankSampler])
+def test_what_went_for_a_budget_before_is_not_taken_from_the_sampler(sampler: Any) -> None:
+    memory = memory_of(filled(budget=16_000), sampler(700))
+    memory.extend(block(5))
+    drawn = set(memory.sample(20_000)["index"].tolist())
+    assert drawn == slots_of(memory.storage)
+
+
+@pytest.mark.parametrize("sampler", [PrioritizedSampler, RankSampler])
+@pytest.mark.parametrize("budget", [None, 16_000])
+def test_a_sampler_beside_a_filled_storage_draws_all_of_it(
+    sampler: Any, budget: int | None
+) -> None:
+    storage = filled(budget)
+    made = TensorDictReplayBuffer(
+        storage=storage, sampler=sampler(700), writer=RingWriter(), collate_fn=lambda x: x,
+        batch_size=64,
+    )  # fmt: skip
+    given = TensorDictReplayBuffer(storage=filled(budget), collate_fn=lambda x: x, batch_size=64,
+                                   writer=RingWriter())  # fmt: skip
+    given.set_sampler(sampler(700))
+    for buffer in (made, given):
+        drawn: set[int] = set()
+        for _ in range(200):
+            batch = buffer.sample()
+            drawn |= set(batch["index"].tolist())
+            buffer.update_priority(batch["index"], torch.ones(64))
+        held = slots_of(buffer.storage)
+        assert drawn <= held
+        assert len(drawn) > 0.95 * len(held)  # by rank some are drawn seldom
+
+
+def test_a_sample_of_all_goes_on_from_what_a_storage_held() -> None:
+    storage = SlotStorage(200, (4,), np.float32)
+    memory = ReplayMemory(storage, UniformSampler(), RandomEvictionWriter(reservoir=True), seed=0)
+    memory.extend(block(200))
+    writer = RandomEvictionWriter(reservoir=True)
+    again = ReplayMemory(storage, UniformSampler(), writer, seed=0)
+    kept = int((again.extend(block(200)) >= 0).sum())
+    assert 60 < kept < 140  # 200 of 400 are held, each as likely: some 139 less what was replaced
+
+
+@pytest.mark.parametrize("kind", [FrameStorage, SlotStorage])
+def test_a_budget_that_a_filled_storage_has_passed_is_refused(kind: Any) -> None:
+    storage = kind(500, (4,), np.float32)
+    writer: Any = RingWriter() if kind is FrameStorage else RandomEvictionWriter()
+    memory = ReplayMemory(storage, UniformSampler(), writer, seed=0)
+    memory.extend(block(500))
+    with pytest.raises(UserError, match=r"^budget=5000: the storage was filled before, and takes"):
+        ReplayMemory(storage, UniformSampler(), writer, seed=0, budget=5000)
+    assert len(storage) == 500
+
+
+def test_a_column_that_nobody_asks_for_is_not_lost_without_a_word(tmp_path: Path) -> None:
+    memory = memory_of(FrameStorage(20, (4,), np.float32, columns={"logp": ((), np.float32)}))
+    memory.extend(block(5, logp=np.ones(5, np.float32)))
+    memory.save(tmp_path / "saved")
+    with pytest.raises(ValueError, match="the saved memory has a column logp, which this one has"):
+        memory_of(FrameStorage(20, (4,), np.float32)).load(tmp_path / "saved")
+
+
+def test_bounds_that_saw_nothing_give_no_states() -> None:
+    with pytest.raises(RuntimeError, match="BoundedStates has seen no observation"):
+        BoundedStates((4,), np.float32).draw(3, torch.Generator())
+
+
+def test_nothing_is_written_in_place_into_slots() -> None:
+    storage = SlotStorage(20, (4,), np.float32)
+    with pytest.raises(ValueError, match="SlotStorage is written by extend alone, not in place"):
+        storage.set(0, block(1), set_cursor=False)
+
+
+def test_slices_of_longer_returns_are_refused() -> None:
+    storage = FrameStorage(20, (4,), np.float32, n_step=3)
+    storage.append(block(9))
+    with pytest.raises(ValueError, match="n_step above 1 end where episodes do not"):
+        _ = storage._last_cursor_index
+
+
 def test_a_single_transition_may_have_a_vector_column() -> None:
     storage = FrameStorage(20, (4,), np.float32, columns={"h": ((3,), np.float32)})
     buffer = TensorDictReplayBuffer(storage=storage, batch_size=8, collate_fn=lambda x: x)

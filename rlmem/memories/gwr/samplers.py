@@ -54,7 +54,8 @@ class UniformEdgeSampler(ReplaySampler):
         super().__init__()
         self.expected_edges = expected_edges
         self._tree = SumTree(_FIRST_EDGES)
-        self._behind = False  # whether the tree is of another map than the storage's
+        # Whether the tree is of another map than the storage's, as at first, where that is filled.
+        self._behind = True
 
     def sample(self, storage: Storage, batch_size: int) -> tuple[torch.Tensor, dict]:
         """Indices int64 [batch_size] of edges; no further information.
@@ -146,6 +147,9 @@ class PrioritizedEdgeSampler(PrioritizedSampler):
 
     add = extend
 
+    def _take_in(self, storage: object) -> None:
+        """Nothing: see `synchronise`."""
+
     def sample(self, storage: Storage, batch_size: int) -> tuple[torch.Tensor, dict]:
         """Indices int64 [batch_size] of edges and `priority_weight` float32 [batch_size].
 
@@ -170,6 +174,8 @@ class PrioritizedEdgeSampler(PrioritizedSampler):
             IndexError: no edge was ever that far; nothing was changed.
             ValueError: a priority is not finite; nothing was changed.
         """
+        if isinstance(storage, MapStorage):
+            self.synchronise(storage)  # TorchRL makes a buffer around a filled one
         edges = as_index(index)
         known = edges != -1
         known[known] = self._tree.leaf(edges[known]) > 0.0
@@ -179,8 +185,13 @@ class PrioritizedEdgeSampler(PrioritizedSampler):
     def synchronise(self, storage: MapStorage) -> None:
         """Take in new edges and let go of removed ones."""
         touched, made = _follow(self._tree, storage)
+        if not self._told:  # of a map that was filled before
+            touched = storage.live_edges()
+            made = np.ones(len(touched), np.bool_)
+            _make_room(self._tree, storage.edge_positions)
         if not len(touched):
             return
+        self._told = True
         live = storage.counts(touched) > 0
         fresh = touched[live & (made | (self._tree.leaf(touched) == 0.0))]
         self._set(fresh, np.full(len(fresh), self._largest))
@@ -188,7 +199,7 @@ class PrioritizedEdgeSampler(PrioritizedSampler):
 
     def _empty(self) -> None:
         self._tree = SumTree(_FIRST_EDGES)
-        self._largest = 1.0
+        self._largest, self._told = 1.0, False
 
     def projected_footprint(self) -> dict[str, int]:
         return {"priorities": 16 * max(self.expected_edges or 1, self._tree.used)}

@@ -133,6 +133,12 @@ class RingLoader:
         oldest = chains["first"].astype(np.int64) * length
         newest = (chains["chunks"].astype(np.int64) - 1) * length + chains["position"]
         reached = state["written"] - state["window"]
+        kinds = {name.split("-")[0] for name in state if "-" in name}
+        if unknown := sorted(kinds - {"rows", "chunks", "data", *storage.row_columns}):
+            raise ValueError(
+                f"the saved memory has a column {unknown[0]}, which this one has not; give it as "
+                "columns="
+            )
         for first, end in pieces(state, "rows"):
             rows = array_of(state, f"rows-{first}-{end}", SAVED_ROW, (end - first,))
             for name, own in storage.row_columns.items():

@@ -94,10 +94,11 @@ class RingStorage(RingFrames):
     @property
     def _last_cursor_index(self) -> int | None:
         # The slot of the newest transition, at which TorchRL's slice samplers cut.
-        if self.budget is not None or self.num_envs > 1:
+        if self.budget is not None or self.num_envs > 1 or self.n_step > 1:
             raise ValueError(
                 f"{type(self).__name__}: TorchRL's slice samplers take neighbouring slots, which "
-                "with a budget, or num_envs above 1, are no steps in a row; use SequenceSampler"
+                "with a budget, or num_envs above 1, are no steps in a row, and with n_step above "
+                "1 end where episodes do not; use SequenceSampler"
             )
         size = int(self.arrays.head["size"])
         return (int(self.arrays.head["cursor"]) - 1) % size if size else None

@@ -96,6 +96,7 @@ class Prioritized(ReplaySampler, TorchRLPrioritizedSampler):
         self.beta_start, self.beta_end, self.beta_steps = beta_start, beta_end, beta_steps
         self.beta = beta_start
         self._largest = 1.0
+        self._told = False  # of any item
 
     @property
     def alpha(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -185,6 +186,11 @@ class Prioritized(ReplaySampler, TorchRLPrioritizedSampler):
         if td_error.dtype is not torch.float32:
             td_error = td_error.double()
         td_error, index = td_error.numpy().reshape(-1), as_index(index)
+        if storage is not None and not self._told and len(held := _held(storage)):
+            self._take_in(storage)
+            # A buffer that TorchRL makes around a filled storage counts what is held.
+            if np.array_equal(index, np.arange(len(held))):
+                index = held
         if len(td_error) != len(index):
             if len(td_error) != 1:
                 raise ValueError(f"{len(index)} indices and {len(td_error)} TD errors were given")
@@ -217,6 +223,8 @@ class Prioritized(ReplaySampler, TorchRLPrioritizedSampler):
         require_items(storage)
         self.check_storage(storage)
         self.forget_evicted(storage)
+        if not self._told:
+            self._take_in(storage)
         size = math.prod(shape)
         while self._has_weight():
             index, probability = self._at(_in_strata(self.uniform(size).numpy(), shape[-1]))
@@ -232,6 +240,11 @@ class Prioritized(ReplaySampler, TorchRLPrioritizedSampler):
         weight = (probability / probability.min(-1, keepdims=True)) ** -self.beta
         return index.reshape(shape), weight.astype(np.float32)
 
+    def _take_in(self, storage: Any) -> None:
+        """Let all that a storage held before have the largest priority: whoever was told of none
+        would draw the first minibatch again and again."""
+        self.extend(_held(storage))
+
     def _has_weight(self) -> bool:
         """Whether any item has a positive probability."""
         return True
@@ -242,6 +255,7 @@ class Prioritized(ReplaySampler, TorchRLPrioritizedSampler):
         raise NotImplementedError
 
     def _write(self, index: np.ndarray, priority: np.ndarray) -> None:
+        self._told = True
         try:
             self._set(index, priority)
         except IndexError as error:
@@ -267,13 +281,20 @@ class Prioritized(ReplaySampler, TorchRLPrioritizedSampler):
     def take_over(self, state: State) -> None:
         self._largest = float(state["max_priority"])
         self._alpha = float(state.get("alpha", self._alpha))  # the state's weights are of it
-        self.beta = state["beta"]
+        self.beta, self._told = state["beta"], True
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__.copy()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(alpha={self.alpha}, beta={self.beta:.3f}, eps={self.eps})"
+
+
+def _held(storage: Any) -> np.ndarray:
+    """Slots of all that a storage holds, int64 [n]."""
+    index = torch.arange(len(storage), device="cpu")
+    locate = getattr(storage, "locate", None)  # rlmem's storages: some slots may be unused
+    return as_index(index if locate is None else locate(index))
 
 
 def _exponent(name: str, value: Any) -> float:

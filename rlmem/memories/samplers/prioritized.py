@@ -78,7 +78,7 @@ class PrioritizedSampler(Prioritized):
 
     def _empty(self) -> None:
         self._tree = SumTree(self._tree.capacity)  # what the old one held goes back to the system
-        self._largest = 1.0
+        self._largest, self._told = 1.0, False
 
     def footprint(self) -> dict[str, int]:
         return {"priorities": self._tree.footprint()}

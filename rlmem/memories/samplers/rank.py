@@ -85,7 +85,7 @@ class RankSampler(Prioritized):
 
     def _empty(self) -> None:
         self._heap = RankHeap(self._heap.capacity)
-        self._largest, self._updates = 1.0, 0
+        self._largest, self._updates, self._told = 1.0, 0, False
 
     def footprint(self) -> dict[str, int]:
         return {"priorities": self._heap.footprint() + self._cdf.nbytes}

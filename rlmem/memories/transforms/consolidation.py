@@ -92,7 +92,16 @@ class BoundedStates(Stateful):
             np.maximum(high, states.max(0), out=high)
 
     def draw(self, count: int, rng: torch.Generator) -> torch.Tensor:
-        """States [count, *shape]."""
+        """States [count, *shape].
+
+        Raises:
+            RuntimeError: no observation was seen.
+        """
+        if not self._seen:
+            raise RuntimeError(
+                "BoundedStates has seen no observation: it sees those that are written from when "
+                "it is put beside a storage; take an empty one"
+            )
         low, high = torch.from_numpy(self._bounds.copy()).float()
         whole = self.dtype.kind in "iu"
         share = torch.rand(count, *self.shape, generator=rng, dtype=torch.float32, device="cpu")
