@@ -25,8 +25,9 @@ SHORT = [
     *("memory=uniform", "trainer.max_env_steps=150", "agent.learning_starts=40"),
     *("checkpoint.every=60", "evaluation.every=50", "log.every=40"),
 ]
-# Of a process, of the clock, or of who edits meanwhile.
+# Of a process, of the clock, of who edits meanwhile, or of a length that was given later.
 UNLIKE = {*TIMINGS, "cpu_seconds", "wall_seconds", "peak_rss_bytes", "git_commit", "summary"}
+UNLIKE |= {"length_changed_at"}
 # All that writes, renames or removes a run's files.
 WRITING: list[tuple[Any, str]] = [
     *((os, "replace"), (shutil, "rmtree"), (torch, "save")),
