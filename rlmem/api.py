@@ -159,7 +159,7 @@ def train(overrides: Iterable[str] = (), *, run_dir: str | Path | None = None) -
         if run_dir is not None:
             raise UserError(f"resume={cfg.resume}: it goes on there; leave run_dir out")
         run_dir = cfg.resume
-    cfg.paths.output_dir = str(Path(run_dir or "outputs").absolute())
+    cfg.paths.output_dir = str(Path(run_dir or "outputs").expanduser().absolute())
     if run_dir is None:
         check(cfg)  # before the names in it are read
         now = datetime.now().strftime("%Y-%m-%d_%H-%M-%S-%f")
@@ -212,7 +212,7 @@ def evaluate(
     """
     from rlmem.runs.score import score
 
-    load_plugins(list(plugins))
+    load_plugins([plugins] if isinstance(plugins, str) else list(plugins))
     cfg = compose("evaluate")
     cfg.run = str(run.path if isinstance(run, Run) else run)
     given = {"episodes": episodes, "checkpoint": checkpoint, "video": video}
@@ -235,5 +235,5 @@ def load_run(path: str | Path, *, plugins: Sequence[str] = ()) -> Run:
     Raises:
         UserError: there is no run, or its configuration is damaged.
     """
-    load_plugins(list(plugins))
+    load_plugins([plugins] if isinstance(plugins, str) else list(plugins))
     return Run(path)

@@ -1,6 +1,7 @@
 """rlmem from Python."""
 
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -140,3 +141,8 @@ def test_a_path_is_a_text_or_a_path():
         rlmem.load_run(None)
     with pytest.raises(UserError, match="run_dir=5: must be a path"):
         rlmem.train([], run_dir=5)
+
+
+def test_one_plugin_need_not_be_a_list(finished_run: Path) -> None:
+    with pytest.raises(UserError, match=r"^plugins=\[no_such_module\]: cannot be imported"):
+        rlmem.load_run(finished_run, plugins="no_such_module")

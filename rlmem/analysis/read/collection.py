@@ -168,7 +168,7 @@ def _note(found: Collection) -> None:
         starts = [run.begins for run in every_run if _ended(run) and run.begins == run.begins]
         if starts and max(starts) - min(starts) > LATE:
             found.notes.append(
-                f"{env_id}: the first episode ended at {min(starts):.0%} of a run, of another at "
+                f"{env_id}: the first return is known at {min(starts):.0%} of a run, of another at "
                 f"{max(starts):.0%}; the return over the run begins there, and does not tell how "
                 "long that took"
             )

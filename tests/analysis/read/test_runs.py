@@ -297,7 +297,7 @@ def test_a_curve_that_begins_late_is_told(tmp_path: Path) -> None:
         row[head.index("train_return_mean")] = ""
     path.write_text("\n".join(map(",".join, [head, *rows])) + "\n")
     (note,) = collect([tmp_path]).notes
-    assert "the first episode ended at 5% of a run, of another at 50%" in note
+    assert "the first return is known at 5% of a run, of another at 50%" in note
 
 
 def test_curves_of_other_lengths_are_told(tmp_path: Path) -> None:
@@ -305,7 +305,9 @@ def test_curves_of_other_lengths_are_told(tmp_path: Path) -> None:
     (tmp_path / "sb3.csv").write_text(OUTSIDER)
     found = collect([tmp_path / "runs"], [tmp_path / "sb3.csv"])
     late, lengths = found.notes
-    assert late.startswith("CartPole-v1: the first episode ended at 5% of a run, of another at 50%")
+    assert late.startswith(
+        "CartPole-v1: the first return is known at 5% of a run, of another at 50%"
+    )
     assert lengths == "CartPole-v1: runs of different lengths (2,000, 20,000 env steps)"
 
 

@@ -44,7 +44,7 @@ def test_a_curve_of_another_program_that_begins_late_does_not_win_by_that(tmp_pa
         (tmp_path / f"{name}.csv").write_text(text)
         found = collect([tmp_path / "runs"], [tmp_path / f"{name}.csv"])
         settings = make_settings(found.runs)
-        told = any("the first episode ended at 5% of a run" in note for note in found.notes)
+        told = any("the first return is known at 5% of a run" in note for note in found.notes)
         assert (told, "over the run" in finding(settings)) == (name == "late", name == "whole")
         assert "uniform and SB3 returned most" in finding(settings)
 
