@@ -50,8 +50,10 @@ def safe_name(overrides: str) -> str:
     `memory/sampler=rank+seed=1` -> `memory.sampler=rank+seed=1`. Where characters were lost, or
     beyond 200 bytes, a hash of the overrides keeps different jobs in different folders.
     """
-    name = re.sub(r"[^\w.=+@-]+", "-", overrides.replace("/", ".")) or "defaults"
-    if len(name.encode()) <= 200 and name == overrides.replace("/", "."):
+    # Of keys a dot says as much as a slash; the values a/b and a.b are two.
+    plain = re.sub(r"(^|\+)[\w./@]+(?==)", lambda key: key[0].replace("/", "."), overrides)
+    name = re.sub(r"[^\w.=+@-]+", "-", plain) or "defaults"
+    if len(name.encode()) <= 200 and name == plain:
         return name
     name = name.encode()[:190].decode(errors="ignore")
     return f"{name}-{hashlib.sha256(overrides.encode()).hexdigest()[:8]}"

@@ -224,6 +224,8 @@ def test_the_config_can_be_printed_with_its_values(capsys: pytest.CaptureFixture
 
 def test_a_jobs_folder_is_one_component_and_never_shared() -> None:
     assert safe_name("memory/sampler=rank+seed=1") == "memory.sampler=rank+seed=1"
+    assert safe_name("seed=1+memory/sampler=rank") == "seed=1+memory.sampler=rank"
+    assert safe_name("label=a.b") == "label=a.b" != safe_name("label=a/b")
     lists = [safe_name(f"agent.network.hidden={hidden}") for hidden in ("[64,64]", "[64-64]")]
     assert lists[0] != lists[1]
     long = [safe_name(sign * 300 + str(number)) for sign in "a語" for number in range(2)]
