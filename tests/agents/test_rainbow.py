@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from rlmem.agents.rainbow import Rainbow
+from rlmem.envs import EnvSpec
 from rlmem.errors import UserError
 from rlmem.networks.noisy import noisy_layers
 from tests.agents.test_dqn import GAMMA, ONLINE, TARGET, make_batch
@@ -130,6 +131,15 @@ def test_a_head_that_never_begins_anew_is_said() -> None:
     assert said.endswith("17 or less does")
     assert not make_agent("agent.reset_every=17", updates=35).remark
     assert not make_agent(updates=35).remark
+
+
+def test_resets_of_a_run_that_its_episodes_end_are_said() -> None:
+    run = settings("agent=rainbow", "env=cartpole", "agent.reset_every=20", "agent.noisy=false")
+    spec = EnvSpec("CartPole-v1", "gym", 1, (4,), np.dtype(np.float32), 1, 2, 1)
+    assert not Rainbow.build(run.agent, run, spec).remark
+    run.trainer.max_episodes = 9
+    said = Rainbow.build(run.agent, run, spec).remark
+    assert said.startswith("agent.reset_every=20: counts what is left of the run by trainer.")
 
 
 def test_the_head_begins_anew_where_as_many_steps_are_left() -> None:

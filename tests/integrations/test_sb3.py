@@ -392,3 +392,15 @@ def test_the_extra_is_named_where_sb3_is_missing(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(sys, "meta_path", [Missing(), *sys.meta_path])
     with pytest.raises(ImportError, match=r"pip install 'rlmem\[sb3\]'"):
         importlib.import_module("rlmem.integrations.sb3")
+
+
+def test_actions_of_half_precision_come_back_as_they_were() -> None:
+    space = spaces.Box(-1, 1, (3,), np.float32)
+    buffer = CompressedReplayBuffer(8, space, spaces.Box(-1, 1, (2,), np.float16), device="cpu")
+    state = np.zeros((1, 3), np.float32)
+    actions = np.linspace(-1, 1, 8, dtype=np.float16).reshape(4, 1, 2)
+    for action in actions:
+        buffer.add(state, state, action, np.zeros(1), np.zeros(1), [{}])
+    drawn = buffer.sample(64).actions
+    assert drawn.dtype == torch.float16
+    assert {tuple(a) for a in drawn.tolist()} <= {tuple(a) for a in actions[:, 0].tolist()}

@@ -2,12 +2,15 @@
 
 from typing import Any, cast
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
+from rlmem.envs import EnvSpec
 from rlmem.networks.base import make_network
-from rlmem.networks.layer_norm import normalise_layers
+from rlmem.networks.layer_norm import NO_NORMS, normalise_layers
+from tests.settings import settings
 
 SHAPES = {"nature": (4, 84, 84), "data_efficient": (4, 84, 84), "impala": (4, 84, 84)}
 SHAPES |= {"minatar": (4, 10, 10), "mlp": (6,)}
@@ -54,3 +57,11 @@ def test_an_activation_of_something_else_stays_without_a_norm(layers: list[nn.Mo
     assert [type(layer) for layer in network] == [
         nn.LeakyReLU if kind is nn.ReLU else kind for kind in kinds
     ]
+
+
+@pytest.mark.parametrize("agent", ["pqn", "stream_q"])
+def test_an_agent_whose_network_has_no_place_for_norms_says_so(agent: str) -> None:
+    spec = EnvSpec("CartPole-v1", "gym", 1, (4,), np.dtype(np.float32), 1, 2, 1)
+    for hidden, said in (("[8]", ""), ("[]", NO_NORMS)):
+        run = settings(f"experiment={agent}", "env=cartpole", f"agent.network.hidden={hidden}")
+        assert run.agent.build(run, spec).remark == said

@@ -109,8 +109,7 @@ def _add_unstarted(found: Collection, folder: Path) -> None:
         for name, overrides in planned.items()
         if not (folder / name / "config.yaml").exists()
     ]
-    why = {"done": "finished, but its config.yaml is gone"}
-    why |= {"failed": "failed: {}"}
+    why = {"done": "finished, but its config.yaml is gone", "failed": "failed: {}"}
     known = [job for job in unstarted if job.state in why]
     found.left_out += [(str(folder / job.name), why[job.state].format(job.error)) for job in known]
     drawn = sum(name not in planned for name in files.job_folders())  # a search's

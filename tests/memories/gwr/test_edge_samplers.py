@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from tensordict import assert_close
+from torchrl.data import ReplayBuffer
 
 from rlmem.memories import ReplayMemory
 from rlmem.memories.gwr import lists
@@ -211,3 +212,33 @@ def test_a_saved_memory_of_edges_goes_on_with_the_same_samples(kind, drained, tm
         assert_close(go_on(first, rows), go_on(second, rows), rtol=0, atol=0)
     assert first.storage.num_edges == second.storage.num_edges
     assert first.footprint() == second.footprint()
+
+
+@each_sampler
+def test_a_sampler_that_comes_to_a_filled_map_draws_all_of_it(kind):
+    """Before it was told of any, and after more came: more than it has room for at first."""
+    storage = MapStorage(3000, (3,), np.float32, 3, num_actions=2)
+    writer = GWRWriter(1.0, 1.0, embedding=Identity((3,)))
+    writer.register_storage(storage)
+    block = walk_block(np.random.default_rng(0), 2200)
+    writer.extend(part(block, slice(0, 2000)))
+    storage.drain_touched()  # whoever drew before
+    sampler = seeded(kind())
+    for _ in range(2):
+        drawn, _ = sampler.sample(storage, 60_000)
+        held = set(storage.live_edges().tolist())
+        assert set(drawn.tolist()) <= held
+        assert len(set(drawn.tolist())) > 0.99 * len(held) > 1024
+        sampler.check_valid()
+        writer.extend(part(block, slice(2000, 2200)))
+
+
+def test_a_buffer_of_torchrl_is_made_around_a_filled_map():
+    storage = MapStorage(3000, (3,), np.float32, 3, num_actions=2)
+    writer = GWRWriter(1.0, 1.0, embedding=Identity((3,)))
+    writer.register_storage(storage)
+    writer.extend(walk_block(np.random.default_rng(0), 2000))
+    assert len(storage) > 1024
+    buffer = ReplayBuffer(storage=storage, sampler=PrioritizedEdgeSampler(), batch_size=8,
+                          writer=writer, collate_fn=lambda it: it)  # fmt: skip
+    assert len(buffer.sample()) == 8
