@@ -167,6 +167,7 @@ def train(overrides: Iterable[str] = (), *, run_dir: str | Path | None = None) -
         cfg.paths.output_dir = str(own_dir.absolute())
     settings = check(cfg)
     settings.overrides = given
+    settings.folder_is_named = run_dir is not None
     made = Path(settings.paths.output_dir)
     was_there = made.exists()
     check_output_dir(made, "run_dir", "run_dir='outputs/mine'")

@@ -10,6 +10,7 @@ import copy
 import json
 import os
 import secrets
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -143,7 +144,8 @@ class WandbLogger:
         mode = self._mode()
         self._id, segment = next_segment(self._run_dir)
         if mode == "offline":
-            print(f"W&B offline; send it later with: wandb sync {self._run_dir}/wandb/offline-*")
+            folder = shlex.quote(str(self._run_dir))
+            print(f"W&B offline; send it later with: wandb sync {folder}/wandb/offline-*")
         try:
             run = self._init(segment, mode)
         except self._wandb.errors.UsageError as error:  # what was set can never work

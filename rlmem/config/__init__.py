@@ -8,7 +8,6 @@ so `--help` and a misspelt key answer at once.
 import hashlib
 import os
 import re
-import shlex
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -24,7 +23,7 @@ from omegaconf import DictConfig, OmegaConf
 from rlmem.config import interrupt, objective, plugins, sweep
 from rlmem.config.arguments import (
     MULTIRUN,
-    check_folder_of_jobs,
+    check_folders,
     dashes,
     misnamed,
     options_first,
@@ -32,7 +31,7 @@ from rlmem.config.arguments import (
 )
 from rlmem.config.errors import explain
 from rlmem.config.job import CRASH, USER_MISTAKE, Job, say, user_mistake
-from rlmem.config.quoting import override_of, quote_paths
+from rlmem.config.quoting import quote_paths, shell_override
 from rlmem.config.schema import CONF_DIR
 from rlmem.config.sweep import JobFailedError
 from rlmem.config.validate import check, check_evaluate, check_output_dir
@@ -128,8 +127,8 @@ def run_hydra(
     try:
         if line := dashes(arguments) or misnamed(arguments):
             raise UserError(line)
-        if any(a in MULTIRUN for a in arguments) or any(map(searches, overrides)):
-            check_folder_of_jobs(overrides)
+        several = any(a in MULTIRUN for a in arguments) or any(map(searches, overrides))
+        check_folders(overrides, several)
         arguments = plugins.load(arguments)
         plugins.set_defaults()
         job.before = _folders_before(overrides)
@@ -140,6 +139,10 @@ def run_hydra(
         return _end_of_sweep(exc.args[0])
     except KeyboardInterrupt:
         return _end_of_sweep(interrupt.EXIT_CODE)
+    except SystemExit as ended:  # a signal ended the run, which is saved
+        if not sweep.SweepRecord.current:
+            raise
+        return _end_of_sweep(ended.code if isinstance(ended.code, int) else CRASH)
     except Exception as exc:
         spent = None if isinstance(exc, UserError) else shortage(exc)
         if spent:
@@ -185,13 +188,13 @@ def _end_of_sweep(code: int) -> int:
     if current and failed:
         listed = printable(sweep.failure_list(failed, current.folder))
         print(f"rlmem: {listed}", file=sys.stderr, flush=True)
-    if code == interrupt.EXIT_CODE:
-        again = current and override_of("hydra.sweep.dir", str(current.folder))
+    if code > 128:  # a signal's number and 128
+        again = current and shell_override("hydra.sweep.dir", str(current.folder))
         say("interrupted" + (f"; the same command with {again} goes on" if again else ""))
     elif current and not failed and code == 0:
         print(
             "compare them: python evaluate.py mode=report "
-            f"{printable(shlex.quote(f'sweep={current.folder}'))}"
+            f"{printable(shell_override('sweep', str(current.folder)))}"
         )
     return code or next((exit_code for _, _, exit_code in failed), 0)
 

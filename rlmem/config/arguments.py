@@ -1,7 +1,7 @@
 """A command's arguments, looked at before Hydra reads them."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from rlmem.config.groups import config_groups, config_options
 from rlmem.errors import UserError
@@ -10,6 +10,8 @@ MULTIRUN = ("-m", "--multirun")
 # Hydra's options, as `python train.py --help` of any program with Hydra takes them.
 _OPTIONS = "help hydra-help version cfg resolve package run multirun shell-completion config-path"
 _OPTIONS += " config-name config-dir experimental-rerun info"
+SWEEP_FOLDER = "hydra.sweep.dir"
+_RUN_FOLDERS = "paths.output_dir=", "hydra.run.dir="
 
 
 def dashes(arguments: list[str]) -> str | None:
@@ -60,13 +62,33 @@ def searches(override: str) -> bool:
     return key == "hparams_search" and value not in ("", "null")
 
 
-def check_folder_of_jobs(overrides: Sequence[str]) -> None:
-    """Refuse one folder for all jobs of a sweep, which each have one below the sweep's.
+def names_folder(overrides: Iterable[str]) -> bool:
+    """Whether an override names the folder of one run: the same by the next command too."""
+    return any(o.lstrip("+").startswith(_RUN_FOLDERS) and "${now" not in o for o in overrides)
+
+
+def check_no_sweep(overrides: Iterable[str]) -> None:
+    """Refuse a sweep's folder where there is no sweep.
 
     Raises:
         UserError: names the override.
     """
     for override in overrides:
         key, _, value = override.lstrip("+").partition("=")
-        if key in ("paths.output_dir", "hydra.run.dir"):
-            raise UserError(f"{override}: is of one run; a sweep takes hydra.sweep.dir={value}")
+        if key == SWEEP_FOLDER:
+            raise UserError(f"{override}: is of a sweep; add -m, or write hydra.run.dir={value}")
+
+
+def check_folders(overrides: Sequence[str], several: bool) -> None:
+    """Refuse a folder without a name, and one folder for all jobs of a sweep, which each have one
+    below the sweep's.
+
+    Raises:
+        UserError: names the override.
+    """
+    for override in overrides:
+        key, _, value = override.lstrip("+").partition("=")
+        if key in ("hydra.run.dir", SWEEP_FOLDER) and value.strip("'\" ") in ("", "null"):
+            raise UserError(f"{override}: names no folder; such as {key}=outputs/mine")
+        if several and f"{key}=" in _RUN_FOLDERS:
+            raise UserError(f"{override}: is of one run; a sweep takes {SWEEP_FOLDER}={value}")

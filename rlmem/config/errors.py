@@ -3,8 +3,10 @@
 import re
 from dataclasses import fields
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any
 
+from hydra.core.config_store import ConfigStore
 from hydra.errors import (
     CompactHydraException,
     ConfigCompositionException,
@@ -23,6 +25,7 @@ from omegaconf.errors import (
 from rlmem import registry
 from rlmem.config.groups import asking, chooses, config_groups, config_options, goes_with
 from rlmem.config.plugins import MANY
+from rlmem.config.unread import unread
 from rlmem.errors import choose_from, did_you_mean
 from rlmem.settings import Settings
 
@@ -43,7 +46,7 @@ def explain(exc: BaseException, overrides: list[str]) -> str | None:
     if isinstance(exc, MissingConfigException):
         return _missing_option(exc, overrides)
     if isinstance(exc, OverrideParseException):
-        return _syntax(exc.override)
+        return unread(exc.override)
     if isinstance(exc, OSError):
         return _output_dir(exc, overrides)
     if isinstance(exc, ConfigCompositionException):
@@ -53,11 +56,15 @@ def explain(exc: BaseException, overrides: list[str]) -> str | None:
     nameless = "Config group override must be", "argument of type"  # of a group, and in a list
     if isinstance(exc, ValueError | TypeError) and str(exc).startswith(nameless):
         if keyless := next((o for o in overrides if o.startswith("=")), None):
-            return _syntax(keyless)
+            return unread(keyless)
         given = next((o for o in overrides if _names_no_option(o)), None)
         return _nameless(given) if given else None
     if isinstance(exc, ValueError) and str(exc).startswith(("The --resolve flag", "Only one of")):
         return str(exc)
+    if kind := re.search(r"BasicSweeper does not support sweep type : (\w+)_SWEEP", str(exc)):
+        name = kind[1].lower()
+        given = next((o for o in overrides if f"{name}(" in o), name)
+        return f"{given}: is for a search, hydra/sweeper=optuna; a sweep takes values, such as 1,2"
     if isinstance(exc, CompactHydraException | HydraException):
         return _first_line(exc)
     for told, (key, mend) in _OF_A_SEARCH.items():
@@ -132,35 +139,6 @@ def _output_dir(exc: OSError, overrides: list[str]) -> str:
     return f"{given}: cannot write to {exc.filename} ({why}); give a folder that you may write to"
 
 
-def _syntax(override: str) -> str:
-    key, equals, value = override.partition("=")
-    if not equals:
-        return f"{override}: not an override; write key=value, such as memory=gwr"
-    if not re.fullmatch(r"[+~]{0,2}[\w./@:]+", key):
-        return f"{override}: '{key}' is not the name of a key; write key=value, such as memory=gwr"
-    if value.startswith("="):
-        return f"{override}: there is one = too many; write {key}={value.lstrip('=')}"
-    if closing := _not_closed(value):
-        return f"{override}: a bracket is not closed; write '{override}{closing}'"
-    if value.startswith("~"):
-        return f"{override}: ~ means nothing here; write {key}=$HOME{value[1:]}"
-    return f"{override}: cannot read the value; quote it twice: '{key}=\"{value}\"'"
-
-
-def _not_closed(value: str) -> str:
-    """The brackets that are missing at a value's end; '' where none is, or where it is more."""
-    closing = {"(": ")", "[": "]", "{": "}"}
-    missing = ""
-    for char in value:
-        if char in closing:
-            missing = closing[char] + missing
-        elif missing[:1] == char:
-            missing = missing[1:]
-        elif char in closing.values() or char in "\"'":
-            return ""
-    return missing
-
-
 def _composition(exc: ConfigCompositionException, overrides: list[str]) -> str:
     message = str(exc)
     cause = exc.__cause__ or exc.__context__
@@ -172,7 +150,9 @@ def _composition(exc: ConfigCompositionException, overrides: list[str]) -> str:
         return (f"{source[1]}.yaml: " if source else "") + _value(cause, overrides)
     many = r"(?:Ambiguous value for argument|Sweep parameters) '(.*)'"
     if sweep := re.match(many, message):
-        return f"{sweep[1]}: several values are a sweep; add -m, or write a list as key=[a,b]"
+        key, _, values = sweep[1].partition("=")
+        listed = "" if "(" in values else f", or write a list as {key}=[{values}]"
+        return f"{sweep[1]}: several values are a sweep; add -m{listed}"
     if gone := re.search(r"Could not delete from config. '(.+?)'", message):
         given = _given(gone[1], overrides)
         return f"{given}: no such key, or it has no value; a key is set back by {gone[1]}=null"
@@ -224,6 +204,15 @@ def _value(exc: OmegaConfBaseException, overrides: list[str]) -> str:
         given = overrides[0]
     if isinstance(exc, ConfigAttributeError | ConfigKeyError):
         return _unknown_key(given, key, exc.parent_node)
+    if unset := re.search(r"Environment variable '(.+?)' not found", str(exc)):
+        given = next((o for o in overrides if unset[1] in o), key)
+        return f"{given}: the environment variable {unset[1]} is not set"
+    if absent := re.search(r"Interpolation key '(.+?)' not found", str(exc)):
+        taken = (o for o in overrides if f"{absent[1]}.".startswith(f"{o.lstrip('~')}."))
+        if gone := next((o for o in taken if o.startswith("~")), None):
+            return f"{gone}: {key} follows {absent[1]}; leave it out"
+        given = next((o for o in overrides if f"{{{absent[1]}}}" in o), given)
+        return f"{given}: no such key, {absent[1]}{did_you_mean(absent[1], _keys_of(exc))}"
     missing = re.search(r"Missing mandatory value: (\S+)", str(exc))
     if isinstance(exc, MissingMandatoryValue) or missing:
         # An interpolation names the key that is missing in whole, a node itself only its last part.
@@ -264,6 +253,8 @@ def _unknown_key(given: str, key: str, parent: DictConfig | None) -> str:
     dotted = {s: f"{prefix}.{s}" if prefix else s for s in siblings}
     if near := get_close_matches(name, siblings, n=1, cutoff=0.6):
         return f"{given}: {where}; did you mean {dotted[near[0]]}?"
+    if plugins := _of_plugins(prefix, name):
+        return f"{given}: {where} as chosen; it goes with {' or '.join(plugins)}"
     known = _all_keys(parent._get_root()) if parent is not None else []
     same_name = [k for k in known if k.split(".")[-1] == name]
     if same_name:
@@ -272,8 +263,22 @@ def _unknown_key(given: str, key: str, parent: DictConfig | None) -> str:
         key, [k for k in (*known, *config_groups()) if not key.startswith(f"{k}.")]
     )
     if not ending and prefix:
-        ending = f"; its keys: {', '.join(sorted(siblings))}"
+        ending = f"; its keys: {', '.join(sorted(siblings))}" if siblings else ", which has none"
     return f"{given}: {where}{ending or '; --help lists the groups, --cfg job every key'}"
+
+
+def _of_plugins(prefix: str, name: str) -> list[str]:
+    """The launchers or sweepers, as Hydra's plugins declare them, that have a key."""
+    group, store = prefix.replace(".", "/"), ConfigStore.instance()
+    if group not in ("hydra/launcher", "hydra/sweeper"):
+        return []
+    names = sorted(Path(file).stem for file in store.list(group) if file.endswith(".yaml"))
+    return [f"{group}={n}" for n in names if name in (store.load(f"{group}/{n}.yaml").node or ())]
+
+
+def _keys_of(exc: OmegaConfBaseException) -> list[str]:
+    """All keys of the configuration that an exception is about."""
+    return [] if exc.parent_node is None else _all_keys(exc.parent_node._get_root())
 
 
 def _all_keys(node: Any, prefix: str = "") -> list[str]:

@@ -14,6 +14,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from rlmem.config import interrupt, sweep
+from rlmem.config.arguments import check_no_sweep, names_folder
 from rlmem.config.quoting import override_key, override_of
 from rlmem.config.sweep import JobFailedError
 from rlmem.config.validate import check, check_evaluate, check_output_dir
@@ -42,9 +43,12 @@ class Job:
                 if trains:
                     sweep.clear_error(folder)
                 settings = CHECKS[self.config_name](cfg)
+                given = HydraConfig.get().overrides
+                if HydraConfig.get().mode == RunMode.RUN:
+                    check_no_sweep(given.hydra)
                 if trains:
-                    given = HydraConfig.get().overrides.task
-                    settings.overrides = [_resolved(o, cfg) for o in given]
+                    settings.overrides = [_resolved(o, cfg) for o in given.task]
+                    settings.folder_is_named = names_folder([*given.hydra, *given.task])
                     check_output_dir(settings.paths.output_dir)
                 return self.task(settings)
         except JobFailedError as ended:

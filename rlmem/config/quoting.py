@@ -1,6 +1,7 @@
 """Overrides as Hydra's grammar takes them: quotes around what it would not read, such as paths."""
 
 import re
+import shlex
 from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -44,6 +45,11 @@ def override_of(key: str, text: str) -> str:
         return plain
     escaped = re.sub(r'(\\*)("|$)', lambda m: m[1] * 2 + ('\\"' if m[2] else ""), text)
     return f'{key}="{escaped}"'
+
+
+def shell_override(key: str, text: str) -> str:
+    """The same as part of a command that is printed: a shell takes it as one argument."""
+    return shlex.quote(override_of(key, text))
 
 
 def _value_of(override: str) -> Any:

@@ -98,6 +98,8 @@ class TrainSettings(Settings):
     Attributes:
         values: the same, as plain resolved containers: what config.yaml holds.
         overrides: that the run was asked for with; `resume=<run directory>` repeats them.
+        folder_is_named: the user has named this very run's folder, so `resume=auto` looks nowhere
+            else.
     """
 
     # What needs no part's module stands first: its mistakes are told at once.
@@ -120,6 +122,7 @@ class TrainSettings(Settings):
     callbacks: dict[str, Any] = parts_of("callbacks")
     values: dict[str, Any] = field(init=False, repr=False, default_factory=dict)
     overrides: list[str] = field(init=False, repr=False, default_factory=list)
+    folder_is_named: bool = field(init=False, repr=False, default=False)
 
 
 @dataclass(kw_only=True)

@@ -25,6 +25,7 @@ def go_on(sweeper: DictConfig, folder: Path) -> int:
     import optuna
     from optuna.trial import TrialState
 
+    optuna.logging.set_verbosity(optuna.logging.WARNING)  # each job says itself what it came to
     wanted = int(sweeper.n_trials)
     alone = _join(folder)
     if sweeper.storage is None:

@@ -27,7 +27,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from rlmem import machine
 from rlmem.config import interrupt
-from rlmem.config.quoting import override_of
+from rlmem.config.quoting import shell_override
 from rlmem.machine import usable_cores
 from rlmem.run_files import Kind, lock_file, read_json, write_small
 
@@ -127,24 +127,27 @@ class SweepRecord(Callback):
                 SweepRecord.none = not _jobs(config.hydra)
             return
         hydra = config.hydra
-        folder, trials = Path(hydra.sweep.dir), 0
+        folder, trials, made = Path(hydra.sweep.dir), 0, 0
         jobs: dict[str, list[str]] = {}
         # What fails here fails in the sweeper too, and is reported then.
         with contextlib.suppress(OSError, ImportError, HydraException):
-            folder.mkdir(parents=True, exist_ok=True)
             if "n_trials" in hydra.sweeper:
+                folder.mkdir(parents=True, exist_ok=True)
                 from rlmem.config.study import go_on
 
                 trials = int(hydra.sweeper.n_trials)
                 with read_write(hydra), open_dict(hydra):
                     hydra.sweeper.n_trials = go_on(hydra.sweeper, folder)
+                made = trials - hydra.sweeper.n_trials
             else:
                 jobs = job_folders(config)
+                folder.mkdir(parents=True, exist_ok=True)
             command = {
                 "overrides": _as_given(hydra),
                 "launcher": hydra.runtime.choices["hydra/launcher"],
                 "at_once": at_once(hydra, len(jobs)),
                 "trials": trials,
+                "made": made,
                 "jobs": jobs,
             }
             with _locked(folder):
@@ -267,7 +270,7 @@ def failure_list(failed: Iterable[tuple[str, str, int]], folder: Path, most: int
     """What a sweep says at its end of its failed jobs."""
     entries = [f"  {name}  {' '.join(error.split())}" for name, error, _ in failed]
     more = [f"  and {len(entries) - most} more"] if len(entries) > most else []
-    again = f"the same command with {override_of('hydra.sweep.dir', str(folder))}"
+    again = f"the same command with {shell_override('hydra.sweep.dir', str(folder))}"
     title = f"{len(entries)} failed; {again} runs what failed again:"
     return "\n".join([title, *entries[:most], *more])
 
@@ -283,9 +286,10 @@ def lost_job(error: BaseException, folder: Path) -> str | None:
     said = " ".join(str(error).splitlines()[:2]).split(" with path")[0]
     job = said if said.startswith("Job ") else "a job"
     return (
-        f"{job} was killed; others that were begun on a cluster go on. "
-        f"python evaluate.py mode=status sweep={folder} shows them; when none runs any more, the "
-        f"same command with {override_of('hydra.sweep.dir', str(folder))} runs what is missing"
+        f"{job} was killed; others that were begun on a cluster go on. python evaluate.py "
+        f"mode=status {shell_override('sweep', str(folder))} shows them; when none runs any more, "
+        f"the same command with {shell_override('hydra.sweep.dir', str(folder))} runs what is "
+        "missing"
     )
 
 

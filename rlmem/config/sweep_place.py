@@ -17,7 +17,8 @@ class Place:
 
     Attributes:
         sweep: the sweep's folder.
-        number: of the job, from 1.
+        number: of the job, from 1; a search that goes on counts those that it has made.
+        first: whether the command begins with it.
         count: of the command's jobs; 0 where sweep.json does not say.
         overrides: those that not every job of the command has.
         at_once: jobs of the command that run at the same time.
@@ -26,6 +27,7 @@ class Place:
 
     sweep: Path
     number: int
+    first: bool
     count: int
     overrides: tuple[str, ...]
     at_once: int
@@ -48,10 +50,11 @@ def place_of_this_job() -> Place | None:
         return None
     hydra: Any = HydraConfig.get()
     folder, overrides = Path(hydra.sweep.dir), list(hydra.overrides.task)
-    count, common, at_once = _command(folder, str(hydra.sweep.subdir))
+    count, common, at_once, made = _command(folder, str(hydra.sweep.subdir))
     return Place(
         sweep=folder,
-        number=int(hydra.job.num) + 1,
+        number=made + int(hydra.job.num) + 1,
+        first=hydra.job.num == 0,
         count=count,
         overrides=tuple(o for o in overrides if o not in common) or tuple(overrides),
         at_once=at_once,
@@ -59,16 +62,18 @@ def place_of_this_job() -> Place | None:
     )
 
 
-def _command(folder: Path, job: str) -> tuple[int, set[str], int]:
+def _command(folder: Path, job: str) -> tuple[int, set[str], int, int]:
     """Of the newest command that asked for the job: how many jobs it has, the overrides that all of
-    them have, and how many run at the same time."""
+    them have, how many run at the same time, and how many a search had made before."""
     commands: Any = (read_json(folder / SWEEP_FILE, 2**30) or {}).get("commands")
     for command in reversed(commands if isinstance(commands, list) else []):
         try:
             jobs, trials = command["jobs"], int(command["trials"])
             if job in jobs or trials:
-                common = set.intersection(*map(set, jobs.values())) if len(jobs) > 1 else set()
-                return len(jobs) or trials, common, int(command["at_once"])
+                common = set(command["overrides"]) if trials else set()
+                common |= set.intersection(*map(set, jobs.values())) if len(jobs) > 1 else set()
+                made = int(command.get("made", 0))
+                return len(jobs) or trials, common, int(command["at_once"]), made
         except (KeyError, TypeError, ValueError, AttributeError):
             continue
-    return 0, set(), 1
+    return 0, set(), 1, 0

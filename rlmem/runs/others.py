@@ -26,6 +26,7 @@ from rlmem.callbacks.checkpoint import read_manifest
 from rlmem.callbacks.checkpoint_files import find_checkpoint
 from rlmem.collect.worker import die_with
 from rlmem.collect.workers import MASKED
+from rlmem.config.quoting import shell_override
 from rlmem.config.schema import TrainSettings
 from rlmem.config.shares import processes_of
 from rlmem.config.validate import read_settings
@@ -244,4 +245,5 @@ def go_on(run_dir: Path) -> str:
     if folder is None:
         return "there is no checkpoint yet, start the run anew"
     steps = read_manifest(folder)["env_steps"]
-    return f"the last checkpoint is of {steps:,} env steps, go on with: resume={run_dir}"
+    again = shell_override("resume", str(run_dir))
+    return f"the last checkpoint is of {steps:,} env steps, go on with: {again}"

@@ -4,7 +4,6 @@ import contextlib
 import fcntl
 import math
 import os
-import shlex
 import time
 from pathlib import Path
 from typing import IO, Any
@@ -16,7 +15,7 @@ from rlmem.analysis.read.runs import ENV_ARGUMENTS, flatten
 from rlmem.callbacks.checkpoint import read_manifest
 from rlmem.callbacks.checkpoint_files import find_checkpoint, no_checkpoint, remove_leftovers
 from rlmem.callbacks.records import COLUMNS, cut_files
-from rlmem.config.quoting import override_of
+from rlmem.config.quoting import shell_override
 from rlmem.config.run_directory import check_folder, check_taken, no_run, saved_config
 from rlmem.config.schema import TrainSettings
 from rlmem.config.shares import processes_of
@@ -81,7 +80,7 @@ def write_config(cfg: TrainSettings, run_dir: Path) -> None:
 
 def command_to_go_on(run_dir: Path) -> str:
     """What goes on with a run, as a shell takes it."""
-    return f"python train.py {shlex.quote(override_of('resume', str(run_dir)))}"
+    return f"python train.py {shell_override('resume', str(run_dir))}"
 
 
 def lock_run(run_dir: Path) -> IO[str]:
@@ -195,12 +194,14 @@ def resolve_run_dir(cfg: TrainSettings, output_dir: Path, multirun: bool) -> tup
         if multirun:  # the same sweep again: go on with its jobs
             return _checked(output_dir, cfg), find_checkpoint(output_dir) is not None
         raise UserError(
-            f"{output_dir}: holds a run already; resume={output_dir} goes on with it; for a new "
-            "run give another directory (hydra.run.dir=..., or run_dir=... in Python)"
+            f"{output_dir}: holds a run already; {shell_override('resume', str(output_dir))} goes "
+            "on with it; for a new run give another directory (hydra.run.dir=..., or "
+            "run_dir=... in Python)"
         )
     if cfg.resume == "auto":
         found = output_dir if multirun or _holds_run(output_dir) else None
-        found = found or _newest_unfinished(output_dir, cfg)
+        if not (found or cfg.folder_is_named):
+            found = _newest_unfinished(output_dir, cfg)
         if found:
             check_folder(found)
         _check_whole(found or output_dir)

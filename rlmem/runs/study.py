@@ -9,16 +9,12 @@ import contextlib
 import multiprocessing
 import os
 import signal
-import threading
 import time
-import traceback
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any
-
-import yaml
 
 from rlmem.analysis.compare.settings import make_settings
 from rlmem.analysis.read.collection import set_apart
@@ -26,90 +22,13 @@ from rlmem.analysis.read.record import write_record
 from rlmem.analysis.read.runs import read_run
 from rlmem.analysis.show.report import Opening, Report, default_out, write_report
 from rlmem.analysis.show.tables import results_table, write_study_table
-from rlmem.callbacks.checkpoint_files import find_checkpoint
-from rlmem.config import check, compose
-from rlmem.config.run_directory import saved_config
-from rlmem.config.sweep import clear_error, write_error
-from rlmem.errors import UserError, file_error
-from rlmem.run_files import append_text, plain_cells, write_small
-from rlmem.runs.resume import differences
+from rlmem.config import check
+from rlmem.errors import UserError
+from rlmem.run_files import plain_cells, write_small
 from rlmem.runs.study_code import load_code
 from rlmem.runs.study_file import FIFOS, RECORD, Study, StudyJob, slug
+from rlmem.runs.study_job import composed, kept_for_a_job, run_job
 from rlmem.units import number, readable_seconds, several
-
-_told_to_end = threading.Event()  # in a worker: by a signal that ended its job
-
-
-def run_job(job: StudyJob, at_once: int = 1) -> str | None:
-    """Train one job to its end in this process; the error's line if it failed.
-
-    What it prints goes to log.txt in its folder. A run that was cut off goes on.
-
-    Args:
-        at_once: jobs with such a memory that may run at the same time.
-
-    Raises:
-        SystemExit: a signal ended and saved it. The pool may have handed this worker another job
-            already, which is then not begun.
-    """
-    if _told_to_end.is_set():
-        raise SystemExit(1)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        return _trained(job, at_once)
-    except OSError as error:  # of the job's own files
-        return file_error(error, job.folder)
-
-
-def _trained(job: StudyJob, at_once: int) -> str | None:
-    from rlmem.runs.train import train
-
-    job.folder.mkdir(parents=True, exist_ok=True)
-    clear_error(job.folder)
-    if not job.is_here:  # else they stay those of the run that lies there
-        write_small(job.folder / "overrides.yaml", yaml.safe_dump(list(job.overrides)))
-    with (
-        append_text(job.folder / "log.txt") as log,
-        contextlib.redirect_stdout(log),
-        contextlib.redirect_stderr(log),
-    ):
-        try:
-            cfg = _composed(job)
-            cfg.log.progress = False
-            if find_checkpoint(job.folder):
-                cfg.resume = "auto"  # not a run that was given: every key comes from study.yaml
-            settings = check(cfg)
-            settings.overrides = list(job.overrides)
-            _check_unchanged(job, settings)
-            train(settings, at_once)
-        except SystemExit:
-            _told_to_end.set()
-            raise
-        except Exception as exc:
-            what = str(exc) if isinstance(exc, UserError) else f"{type(exc).__name__}: {exc}"
-            line = " ".join(what.split())
-            traceback.print_exc()
-            write_error(job.folder, line, 1)
-            return line
-    return None
-
-
-def _check_unchanged(job: StudyJob, settings: Any) -> None:
-    """Raise a UserError where a run was cut off that was begun with another configuration."""
-    saved = saved_config(job.folder) if settings.resume else None
-    if saved and (changed := differences(saved, settings)):
-        raise UserError(
-            f"{changed[0]} since this run was cut off; remove {job.folder} to run it anew, or give "
-            "what it had in study.yaml to go on"
-        )
-
-
-def _composed(job: StudyJob) -> Any:
-    """Its configuration. The folder is set behind the overrides: its name may be none that they
-    can hold."""
-    cfg = compose("train", job.overrides)
-    cfg.paths.output_dir = str(job.folder)
-    return cfg
 
 
 def run_study(study: Study, columns: Sequence[str], workers: int) -> list[tuple[StudyJob, str]]:
@@ -154,7 +73,7 @@ def _check_jobs(study: Study, columns: Sequence[str]) -> None:
         for job in study.jobs(column):
             if job.seed == study.columns[column]["first_seed"] and not job.done:
                 try:
-                    check(_composed(job))
+                    check(composed(job))
                 except UserError as error:
                     raise UserError(f"{job.name}: {error}") from None
 
@@ -180,9 +99,10 @@ def _run_all(
 ) -> list[tuple[StudyJob, str]]:
     started, failed = time.perf_counter(), []
     rows = Counter(job.row for job in jobs)  # whose memories are alike
-    futures: dict[Future, StudyJob] = {
-        pool.submit(run_job, job, min(workers, rows[job.row])): job for job in jobs
-    }
+    with kept_for_a_job():
+        futures: dict[Future, StudyJob] = {
+            pool.submit(run_job, job, min(workers, rows[job.row])): job for job in jobs
+        }
     for count, future in enumerate(as_completed(futures), start=1):
         job, error = futures[future], future.result()
         if error:

@@ -13,6 +13,7 @@ import yaml
 
 from rlmem.analysis.read.record import read_record
 from rlmem.analysis.read.runs import Run
+from rlmem.config.quoting import override_key
 from rlmem.errors import UserError, one_line
 from rlmem.run_files import UNREADABLE, parse_yaml, read_small
 from rlmem.runs.summary import read_summary
@@ -21,6 +22,7 @@ RECORD = "runs.npz"
 KEYS = {
     "title", "common", "machine", "rows", "columns", "fifo", "baselines", "highlight", "first_seed",
 }  # fmt: skip
+_SET = {"seed", "label", "resume", "paths.output_dir", "hparams_search"}  # and all of Hydra's own
 OF_MEMORY = re.compile(r"[~+]*(memory|threshold)\b")  # overrides that a FIFO beside does without
 # What a FIFO beside a row holds as much of: its key, and the run's number that it is set to.
 FIFOS = {
@@ -192,7 +194,8 @@ class Study:
         else:
             self._refuse(f"{name}: {value}: not a line or a list of overrides")
         for override in given:
-            if override.startswith(("seed=", "label=")):
+            key = override_key(override)
+            if key in _SET or key.startswith("hydra"):
                 self._refuse(f"{name}: {override}: the study sets it; leave it out")
         return given
 

@@ -13,7 +13,7 @@ def job_line(place: Place) -> str:
     except (UserError, OSError):
         left = None
     rest = f", about {_roughly(left)} left" if left else ""
-    folder = f"sweep: {place.sweep}\n" if place.number == 1 else ""
+    folder = f"sweep: {place.sweep}\n" if place.first else ""
     return f"{folder}{place.name}{rest}: {' '.join(place.overrides)}"
 
 

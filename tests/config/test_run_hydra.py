@@ -68,6 +68,16 @@ def test_a_run_goes_to_outputs_env_memory_and_leaves_no_log_file() -> None:
         (["paths.output_dir=null"], "paths.output_dir=null: a run needs a folder"),
         (["hydra.run.dir=file/below"], "hydra.run.dir=file/below: cannot write to"),
         (["paths.output_dir=file/below"], "paths.output_dir=file/below: cannot write there"),
+        (["hydra.run.dir="], "hydra.run.dir=: names no folder; such as hydra.run.dir=outputs/mine"),
+        (
+            ["hydra.sweep.dir=x"],
+            "hydra.sweep.dir=x: is of a sweep; add -m, or write hydra.run.d",
+        ),
+        (["seed=${oc.env:NONE}"], "seed=${oc.env:NONE}: the environment variable NONE is not set"),
+        (["seed=${agent.los}"], "seed=${agent.los}: no such key, agent.los; did you mean agent.l"),
+        (["~memory"], "~memory: hydra.run.dir follows memory.name; leave it out"),
+        (["-m", "seed=interval(1,2)"], "seed=interval(1,2): is for a search, hydra/sweeper=optuna"),
+        (["-m", "hydra.launcher.n_jobs=2"], "hydra.launcher.n_jobs=2: no such key in hydra.launch"),
         (["-m", "memory=uniform,grw"], "memory=grw (in memory=uniform,grw): no such memory;"),
     ],
 )

@@ -21,7 +21,7 @@ def test_a_damaged_plan_says_nothing_of_how_many_jobs_there_are(
     tmp_path: Path, content: str
 ) -> None:
     (tmp_path / "sweep.json").write_text(content)
-    assert _command(tmp_path, "seed=0") == (0, set(), 1)
+    assert _command(tmp_path, "seed=0") == (0, set(), 1, 0)
 
 
 def test_the_newest_command_that_asked_for_a_job_counts(tmp_path: Path) -> None:
@@ -30,8 +30,14 @@ def test_the_newest_command_that_asked_for_a_job_counts(tmp_path: Path) -> None:
         {"jobs": {"c": ["x=2"]}, "trials": 0, "at_once": 1},
     ]
     (tmp_path / "sweep.json").write_text(json.dumps({"commands": commands}))
-    assert _command(tmp_path, "a") == (2, {"x=1"}, 2)
-    assert _command(tmp_path, "c") == (1, set(), 1)
+    assert _command(tmp_path, "a") == (2, {"x=1"}, 2, 0)
+    assert _command(tmp_path, "c") == (1, set(), 1, 0)
+
+
+def test_a_search_that_goes_on_counts_what_it_has_made(tmp_path: Path) -> None:
+    command = {"jobs": {}, "trials": 9, "made": 4, "at_once": 1, "overrides": ["env=pong"]}
+    (tmp_path / "sweep.json").write_text(json.dumps({"commands": [command]}))
+    assert _command(tmp_path, "env=pong+agent.lr=0.1") == (9, {"env=pong"}, 1, 4)
 
 
 @pytest.mark.slow

@@ -58,6 +58,12 @@ def test_auto_goes_on_with_the_directory_that_is_named(copy: Path) -> None:
         chosen(copy, *CARTPOLE, "resume=auto", "seed=9")
 
 
+def test_auto_looks_nowhere_else_where_a_folder_is_named(copy: Path) -> None:
+    cfg = settings(*TINY, *CARTPOLE, "resume=auto", f"paths.output_dir={copy.with_name('fresh')}")
+    cfg.folder_is_named = True
+    assert resolve_run_dir(cfg, copy.with_name("fresh"), False) == (copy.with_name("fresh"), False)
+
+
 def test_a_sweep_goes_on_with_its_unfinished_job(copy: Path) -> None:
     assert chosen(copy, *CARTPOLE, multirun=True) == (copy, True)
 

@@ -2,17 +2,11 @@
 
 import json
 import shutil
-import subprocess
-import sys
-import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Self
 
-import gymnasium
-import psutil
 import pytest
 import yaml
 
@@ -21,7 +15,6 @@ from rlmem.runs import preflight
 from rlmem.runs import study as study_runs
 from rlmem.runs.study_file import Study, read_definition
 from rlmem.runs.summary import read_summary
-from tests.runs.helpers import signal_at
 from tests.settings import settings
 
 MATURE = 300.0  # seconds within which a process starts, or ends, on a busy machine
@@ -199,36 +192,6 @@ def test_a_job_that_was_cut_off_keeps_what_it_was_begun_with(
 
 
 @pytest.mark.slow
-def test_a_job_that_was_cut_off_goes_on_with_a_module_that_its_study_names(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A run that was given may not import it; study.yaml is the user's own."""
-    (tmp_path / "my_room.py").write_text(
-        "import gymnasium\n"
-        "make = 'gymnasium.envs.classic_control.cartpole:CartPoleEnv'\n"
-        "gymnasium.register('MyRoom-v0', make, max_episode_steps=50)\n"
-    )
-    monkeypatch.syspath_prepend(str(tmp_path))
-    definition = yaml.safe_load(DEFINITION)
-    definition["rows"] = {"uniform": "memory=uniform"}
-    rooms = {"overrides": "env=cartpole env.id=my_room:MyRoom-v0 agent.train_every=1", "seeds": 1}
-    definition["columns"] = {"Rooms": rooms}
-    (tmp_path / "study.yaml").write_text(yaml.safe_dump(definition))
-    (job,) = Study(tmp_path).jobs("Rooms")
-    with monkeypatch.context() as patch:
-        patch.setattr(study_runs, "_told_to_end", threading.Event())
-        signal_at(patch, 200)
-        with pytest.raises(SystemExit):
-            study_runs.run_job(job)
-    monkeypatch.delitem(sys.modules, "my_room")  # as in a process that has just started
-    gymnasium.registry.pop("MyRoom-v0")
-    assert study_runs.run_job(job) is None
-    summary = read_summary(job.folder)
-    assert summary is not None
-    assert summary["status"] == "finished"
-
-
-@pytest.mark.slow
 @pytest.mark.usefixtures("no_pool")
 def test_a_job_without_a_log_fails_alone(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     definition = yaml.safe_load(DEFINITION)
@@ -277,32 +240,6 @@ def test_unknown_names_are_one_line_with_what_there_is(
         "studies/no_such_study: no such study; in studies there are a3c, atari_100k, "
         in capsys.readouterr().err
     )
-
-
-@pytest.mark.slow
-def test_a_study_that_is_terminated_leaves_a_checkpoint_and_no_process(tmp_path: Path) -> None:
-    (tmp_path / "study.yaml").write_text(
-        DEFINITION.replace("max_env_steps=300", "max_env_steps=1000000")
-    )
-    command = [sys.executable, "-c", "from rlmem.cli import study_main; study_main()"]
-    command += [str(tmp_path), "--only", "CartPole", "--jobs", "1"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    run = tmp_path / "runs/cartpole/uniform/seed0"
-    deadline = time.monotonic() + MATURE
-    while not (run / "metrics.csv").exists() or not (run / "metrics.csv").read_text():
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
-    (worker,) = (
-        child for child in psutil.Process(process.pid).children() if len(child.children()) == 0
-        and "spawn_main" in " ".join(child.cmdline())
-    )  # fmt: skip
-    process.terminate()
-    told = process.communicate(timeout=MATURE)[1]
-    assert told == "rlmem: interrupted; the same command goes on\n"
-    assert not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE
-    assert (read_summary(run) or {})["status"] == "interrupted"
-    assert (run / "checkpoints/last/manifest.json").exists()
 
 
 STUDIES = Path(__file__).parents[2] / "studies"

@@ -8,8 +8,9 @@ import pytest
 
 from rlmem.cli import _study
 from rlmem.config import check
-from rlmem.runs.study import _check_jobs, _composed, report_study
+from rlmem.runs.study import _check_jobs, report_study
 from rlmem.runs.study_file import Study, slug
+from rlmem.runs.study_job import composed
 from tests.analysis.helpers import make_run
 from tests.settings import settings
 
@@ -54,6 +55,8 @@ def run(study: Study, label: str, seed: int = 0, **summary: Any) -> None:
         ("rows: {a: {seeds: 0}}\ncolumns: {b: ''}", "a has seeds=0; a number of runs"),
         ("rows: {a: {seeds: true}}\ncolumns: {b: ''}", "a has seeds=True"),
         ("rows: {a: ''}\ncolumns: {b: {rows: {c: seed=1}}}", "b, c: seed=1: the study sets it"),
+        ("rows: {a: resume=auto}\ncolumns: {b: ''}", "a: resume=auto: the study sets it"),
+        ("rows: {a: hydra.run.dir=x}\ncolumns: {b: ''}", "a: hydra.run.dir=x: the study sets it"),
         ("rows: {a: ''}\ncolumns: {b: {rows: {c: x=1}}}", "b has rows: c, which is no row"),
         ("rows: {a: ''}\ncolumns: {b: {skip: [c]}}", "b has skip: c, which is no row"),
         ("rows: {a: ''}\ncolumns: {b: {skip: a}}", "b has skip=a; a list of rows"),
@@ -107,7 +110,7 @@ def test_a_study_may_lie_in_a_folder_of_any_name(tmp_path: Path) -> None:
     study = Study(folder)
     _check_jobs(study, ["b"])
     (job,) = study.jobs("b")
-    assert check(_composed(job)).paths.output_dir == str(folder / "runs/b/a/seed0")
+    assert check(composed(job)).paths.output_dir == str(folder / "runs/b/a/seed0")
 
 
 def test_a_column_may_go_without_a_row(tmp_path: Path) -> None:

@@ -141,9 +141,10 @@ def render_status(status: SweepStatus, width: int = WIDTH) -> str:
     for state, count in counts.items():
         meaning = _MEANING.get(state) if count else None
         lines.append(f"  {state:<12}{count:>7,}" + (f"   {meaning}" if meaning else ""))
-    running = [(job.name, _progress(job)) for job in status.of("running")]
+    label = _labels(status.jobs)
+    running = [(label[job.name], _progress(job)) for job in status.of("running")]
     lines += _listing("running", running, width)
-    failed = [(job.name, str(job.error)) for job in status.of("failed")]
+    failed = [(label[job.name], str(job.error)) for job in status.of("failed")]
     lines += _listing("failed", failed, width)
     lines += _listing("damaged files", status.damaged, width)
     done = status.of("done")
@@ -185,6 +186,14 @@ def watch(
             wait(SECONDS)
     except KeyboardInterrupt:
         out.write("\n")
+
+
+def _labels(jobs: list[SweepJob]) -> dict[str, str]:
+    """Folder of each job -> what sets it apart from the others: a line has room for no more."""
+    asked = [set(job.overrides) for job in jobs if job.overrides]
+    common = set.intersection(*asked) if len(asked) > 1 else set()
+    own = {job.name: [o for o in job.overrides if o not in common] for job in jobs}
+    return {name: "+".join(overrides) or name for name, overrides in own.items()}
 
 
 def _progress(job: SweepJob) -> str:
@@ -230,7 +239,12 @@ def _histogram(
     middle = readable(statistics.median(values))
     lines = ["", f"{title}, {several(len(values), 'done job')}, median {middle}:"]
     spaced = np.geomspace if low > 0 and high / low > 20 else np.linspace
-    edges = spaced(low, high, 1 + (min(BINS, len(values)) if high > low else 1))
+    edges = np.array([low, high])
+    for bins in range(min(BINS, len(values)), 1, -1):  # as many as differ when they are printed
+        finer = spaced(low, high, bins + 1)
+        if len({readable(edge) for edge in finer}) > bins:
+            edges = finer
+            break
     counts = np.histogram(values, edges)[0] if high > low else np.array([len(values)])
     for (start, end), count in zip(pairwise(edges), counts, strict=True):
         longest = min(BAR, width - 39)

@@ -281,3 +281,21 @@ def test_ctrl_c_ends_the_watch() -> None:
     screen = Screen()
     watch(texts("a", "b"), screen, interrupt)
     assert screen.getvalue().endswith("\n")
+
+
+def test_a_failed_job_is_named_by_what_sets_it_apart(tmp_path: Path) -> None:
+    long = "agent.network.hidden=[256,256,256]+trainer.max_env_steps=100000+evaluation.every=5000"
+    ask(tmp_path, *(f"memory.budget={size}MiB+{long}" for size in (1, 2)))
+    for folder in json.loads((tmp_path / "sweep.json").read_text())["commands"][0]["jobs"]:
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "error.json").write_text(json.dumps({"error": "it failed"}))
+    text = render_status(read_status(tmp_path), 80)
+    assert "  memory.budget=1MiB  it failed\n  memory.budget=2MiB  it failed\n" in text
+
+
+def test_ranges_that_are_printed_alike_are_one(tmp_path: Path) -> None:
+    ask(tmp_path, *(f"seed={n}" for n in range(4)))
+    for n in range(4):
+        make_job(tmp_path, f"seed={n}", "finished", memory_bytes_peak=2**20 + n)
+    text = render_status(read_status(tmp_path))
+    assert text.count("1.0 MiB to      1.0 MiB") == 1
