@@ -20,7 +20,7 @@ from rlmem.analysis.compare.settings import make_settings
 from rlmem.analysis.read.collection import set_apart
 from rlmem.analysis.read.record import write_record
 from rlmem.analysis.read.runs import read_run
-from rlmem.analysis.show.report import Opening, Report, default_out, write_report
+from rlmem.analysis.show.report import Report, StudyPage, default_out, write_report
 from rlmem.analysis.show.tables import results_table, write_study_table
 from rlmem.config import check
 from rlmem.errors import UserError
@@ -142,12 +142,18 @@ def report_study(study: Study) -> Report | None:
     report = write_report(
         [runs] if made else [],
         out,
-        recorded=recorded,
-        columns=_titles(study),
-        asked=made,
-        opening=Opening(study.title, study.folder / "findings.md", study.highlight, notes, fitted),
-        against=against if study.baselines else {},
-        more=getattr(code, "section", None),
+        study=StudyPage(
+            title=study.title,
+            findings=study.folder / "findings.md",
+            highlight=study.highlight,
+            notes=notes,
+            fitted=fitted,
+            recorded=recorded,
+            columns=_titles(study),
+            asked=made,
+            against=against if study.baselines else {},
+            more=getattr(code, "section", None),
+        ),
     )
     columns = {slug(column): (column, list(study.labels(column))) for column in study.columns}
     write_study_table(report.settings, columns, study.fifos(), out / "table.md")

@@ -10,7 +10,7 @@ import pytest
 
 from rlmem.analysis.compare.settings import make_settings
 from rlmem.analysis.read.collection import collect
-from rlmem.analysis.show.report import write_report
+from rlmem.analysis.show.report import StudyPage, write_report
 from rlmem.runs.study_code import load_code
 from tests.analysis.helpers import make_run
 
@@ -164,7 +164,7 @@ def test_an_outcome_that_is_the_same_everywhere_is_left_out(tmp_path: Path) -> N
 def test_too_few_runs_give_no_fit_and_say_so(tmp_path: Path) -> None:
     simulate(tmp_path / "runs", (1.0, 0.0), environments=1, seeds=2)
     assert found(tmp_path / "runs").fits == []
-    write_report([tmp_path / "runs"], tmp_path / "out", more=code.section)
+    write_report([tmp_path / "runs"], tmp_path / "out", study=StudyPage(more=code.section))
     assert not (tmp_path / "out/regression.csv").exists()
     assert (tmp_path / "out/figures/regression.png").exists()
     page = (tmp_path / "out/index.html").read_text()
@@ -210,7 +210,7 @@ def test_fixed_intercepts_are_the_limit_of_random_ones() -> None:
 
 def test_the_report_has_the_section_the_figure_and_the_file(tmp_path: Path) -> None:
     simulate(tmp_path / "runs", (-1.0, 0.1))
-    write_report([tmp_path / "runs"], tmp_path / "out", more=code.section)
+    write_report([tmp_path / "runs"], tmp_path / "out", study=StudyPage(more=code.section))
     with (tmp_path / "out/regression.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [row["fit"] for row in rows[::3]] == FITS

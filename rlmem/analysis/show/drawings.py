@@ -80,13 +80,26 @@ def draw(
         UserError: matplotlib is missing.
     """
     need("matplotlib", "mode=report", "plot")
-    from rlmem.analysis.show import figures
-    from rlmem.analysis.show.heatmaps import heatmaps
-    from rlmem.drawing import save
+    drawn = _Drawings(folder)
+    for env_id in dict.fromkeys(setting.env_id for setting in settings):
+        here = [setting for setting in settings if setting.env_id == env_id]
+        _draw_environment(drawn, env_id, here, marked, highlight)
+    _draw_over_environments(drawn, settings)
+    for section in sections:
+        for name, (caption, figure) in section.figures.items():
+            drawn.keep("", name, caption, figure)
+    return drawn.made
 
-    drawn: list[Drawing] = []
+
+class _Drawings:
+    """Those made so far, each with a file of its own in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.made: list[Drawing] = []
 
     def keep(
+        self,
         env_id: str,
         name: str,
         caption: str,
@@ -95,58 +108,78 @@ def draw(
         alt: str = "",
         key: str = "",
     ) -> None:
-        if figure is not None:
-            file = re.sub(r"[^\w.-]+", "-", f"{name}-{env_id}".strip("-"))[:80]
-            file = file.encode()[:200].decode(errors="ignore")  # a letter may take 4 bytes
-            taken = {other.name for other in drawn}
-            names = chain([file], (f"{file}-{k}" for k in range(2, len(drawn) + 3)))
-            file = next(name for name in names if name not in taken)
-            svg = save(figure, folder, file)
-            drawn.append(drawing(env_id, file, caption, svg, view, alt, key))
+        """Save a figure; None is none."""
+        if figure is None:
+            return
+        from rlmem.drawing import save
 
-    for env_id in dict.fromkeys(setting.env_id for setting in settings):
-        here = [setting for setting in settings if setting.env_id == env_id]
-        named = [setting for setting in here if setting.label in highlight]
-        chosen = named or figures.in_colour(here, marked)
-        others = len(here) - len(chosen)
-        shown, alt = named or here, in_words(named or here)
-        grey = [f"In grey: {several(others, 'other setting')}."] if others else []
-        compared, final = here[0].compares, here[0].metric
-        missing = []
-        if unknown := [s for s in here if not np.isfinite(s.mean("memory_bytes_peak"))]:
-            missing = [f"Not drawn, as their bytes are not known: {listed(unknown)}."]
-        returns = {"bytes": ("bytes", compared)}
-        if compared == OVER_RUN:
-            returns["final"] = "bytes, final", final
-        for name, (view, metric) in returns.items():
-            line = [FRONTIER] * (len(figures.placed(here, metric)) > 1)
-            drawn_of = figures.return_against_bytes(here, metric, chosen)
-            said, key = found(shown, metric, named), " ".join([*grey, *line, *missing])
-            keep(env_id, name, said, drawn_of, view, in_words(shown, metric), key)
-        for name, over in (("curves", "env_steps"), ("seconds", "seconds")):
-            drawn_of = figures.curves(here, over=over, chosen=chosen)
-            key = " ".join([*grey, _around(here, over)])
-            said = found(shown, compared, named)
-            keep(env_id, name, said, drawn_of, over.replace("_", " "), alt, key)
-        if played := [setting for setting in here if _is_evaluated(setting)]:
-            around = [_around(played, "evaluated_at", "eval_return_mean", EVALUATION)]
-            if left := [setting for setting in here if setting not in played]:
-                around += [f"Not drawn, as not all seeds were evaluated often: {listed(left)}."]
-            drawn_of = figures.curves(played, "eval_return_mean", "evaluated_at", chosen)
-            said, key = found(shown, final, named), " ".join(around)
-            keep(env_id, "evaluated", said, drawn_of, "env steps, evaluated", key=key)
-        runs = [run.curves for setting in here for run in setting.runs]
-        if any((curve["frames"] > curve["env_steps"]).any() for curve in runs):
-            drawn_of = figures.curves(here, over="frames", chosen=chosen)
-            keep(env_id, "frames", "Return over frames, of which a step has several", drawn_of)
-        drawn_of = figures.curves(here, "memory_bytes", chosen=chosen)
-        keep(env_id, "held", "Bytes that the memory holds", drawn_of)
-        for column, what in TIMED.items():
-            timed = sum(bool(np.isfinite(setting.mean(column))) for setting in here)
-            left = f"; the first {figures.MOST_BARS} of {timed}" * (timed > figures.MOST_BARS)
-            keep(env_id, column[:6], f"Microseconds {what}{left}", figures.times(here, column))
-        for label, grid in threshold_grids(here).items():
-            keep(env_id, f"thresholds-{label}", "The two thresholds", heatmaps(grid))
+        file = re.sub(r"[^\w.-]+", "-", f"{name}-{env_id}".strip("-"))[:80]
+        file = file.encode()[:200].decode(errors="ignore")  # a letter may take 4 bytes
+        taken = {other.name for other in self.made}
+        names = chain([file], (f"{file}-{k}" for k in range(2, len(self.made) + 3)))
+        file = next(name for name in names if name not in taken)
+        svg = save(figure, self.folder, file)
+        self.made.append(drawing(env_id, file, caption, svg, view, alt, key))
+
+
+def _draw_environment(
+    drawn: _Drawings,
+    env_id: str,
+    here: Sequence[Setting],
+    marked: Sequence[str],
+    highlight: Sequence[str],
+) -> None:
+    """The figures of one environment's settings."""
+    from rlmem.analysis.show import figures
+    from rlmem.analysis.show.heatmaps import heatmaps
+
+    named = [setting for setting in here if setting.label in highlight]
+    chosen = named or figures.in_colour(here, marked)
+    others = len(here) - len(chosen)
+    shown, alt = named or here, in_words(named or here)
+    grey = [f"In grey: {several(others, 'other setting')}."] if others else []
+    compared, final = here[0].compares, here[0].metric
+    missing = []
+    if unknown := [s for s in here if not np.isfinite(s.mean("memory_bytes_peak"))]:
+        missing = [f"Not drawn, as their bytes are not known: {listed(unknown)}."]
+    returns = {"bytes": ("bytes", compared)}
+    if compared == OVER_RUN:
+        returns["final"] = "bytes, final", final
+    for name, (view, metric) in returns.items():
+        line = [FRONTIER] * (len(figures.placed(here, metric)) > 1)
+        drawn_of = figures.return_against_bytes(here, metric, chosen)
+        said, key = found(shown, metric, named), " ".join([*grey, *line, *missing])
+        drawn.keep(env_id, name, said, drawn_of, view, in_words(shown, metric), key)
+    for name, over in (("curves", "env_steps"), ("seconds", "seconds")):
+        drawn_of = figures.curves(here, over=over, chosen=chosen)
+        key = " ".join([*grey, _around(here, over)])
+        said = found(shown, compared, named)
+        drawn.keep(env_id, name, said, drawn_of, over.replace("_", " "), alt, key)
+    if played := [setting for setting in here if _is_evaluated(setting)]:
+        around = [_around(played, "evaluated_at", "eval_return_mean", EVALUATION)]
+        if left := [setting for setting in here if setting not in played]:
+            around += [f"Not drawn, as not all seeds were evaluated often: {listed(left)}."]
+        drawn_of = figures.curves(played, "eval_return_mean", "evaluated_at", chosen)
+        said, key = found(shown, final, named), " ".join(around)
+        drawn.keep(env_id, "evaluated", said, drawn_of, "env steps, evaluated", key=key)
+    runs = [run.curves for setting in here for run in setting.runs]
+    if any((curve["frames"] > curve["env_steps"]).any() for curve in runs):
+        drawn_of = figures.curves(here, over="frames", chosen=chosen)
+        drawn.keep(env_id, "frames", "Return over frames, of which a step has several", drawn_of)
+    drawn_of = figures.curves(here, "memory_bytes", chosen=chosen)
+    drawn.keep(env_id, "held", "Bytes that the memory holds", drawn_of)
+    for column, what in TIMED.items():
+        timed = sum(bool(np.isfinite(setting.mean(column))) for setting in here)
+        left = f"; the first {figures.MOST_BARS} of {timed}" * (timed > figures.MOST_BARS)
+        drawn.keep(env_id, column[:6], f"Microseconds {what}{left}", figures.times(here, column))
+    for label, grid in threshold_grids(here).items():
+        drawn.keep(env_id, f"thresholds-{label}", "The two thresholds", heatmaps(grid))
+
+
+def _draw_over_environments(drawn: _Drawings, settings: Sequence[Setting]) -> None:
+    """The figures of all settings together."""
+    from rlmem.analysis.show import figures
+
     # The label of another program's curve may be one of ours, in another environment.
     ours = {setting.label for setting in settings if setting.runs[0].external is None}
     by_label: dict[str, dict[str, Setting]] = {}
@@ -166,13 +199,11 @@ def draw(
     caption = "Probability of improvement"
     if len({setting.env_id for setting in settings}) > 1:
         caption += ", over all environments that two settings share"
-    keep("", "improvement", caption, figures.improvement(by_label))
+    drawn.keep("", "improvement", caption, figures.improvement(by_label))
     games = ", ".join(sorted(figures.common_games(scores)))
-    keep("", "profiles", f"Performance profiles over {games}", figures.profiles(scores, looks, few))
-    for section in sections:
-        for name, (caption, figure) in section.figures.items():
-            keep("", name, caption, figure)
-    return drawn
+    drawn.keep(
+        "", "profiles", f"Performance profiles over {games}", figures.profiles(scores, looks, few)
+    )
 
 
 def _is_evaluated(setting: Setting) -> bool:

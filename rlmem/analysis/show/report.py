@@ -64,8 +64,8 @@ class Report:
 
 
 @dataclass(frozen=True)
-class Opening:
-    """What a study puts at the head of its page.
+class StudyPage:
+    """What a study asks of its page.
 
     Attributes:
         title: before what is counted.
@@ -73,6 +73,11 @@ class Opening:
         highlight: labels of the settings that its figures show in colour; none: as in any report.
         notes: further lines for the reader.
         fitted: label -> key whose value is each seed's own, so that its runs are one setting.
+        recorded: runs that lie in no folder here.
+        columns: folder -> title; where two have one environment, they stand apart.
+        asked: run directories that count; None: all that are there.
+        against: label of a setting -> labels of its baselines.
+        more: a section of the study's own, made of the settings.
     """
 
     title: str = ""
@@ -80,18 +85,18 @@ class Opening:
     highlight: Sequence[str] = ()
     notes: Sequence[str] = ()
     fitted: Mapping[str, str] = field(default_factory=dict)
+    recorded: Sequence[Run] = ()
+    columns: Mapping[str, str] | None = None
+    asked: Container[Path] | None = None
+    against: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    more: Callable[[Sequence[Setting]], Section] | None = None
 
 
 def write_report(
     folders: Sequence[Path],
     out: Path,
     external: Sequence[Path] = (),
-    recorded: Sequence[Run] = (),
-    columns: Mapping[str, str] | None = None,
-    asked: Container[Path] | None = None,
-    opening: Opening = Opening(),
-    against: Mapping[str, Sequence[str]] | None = None,
-    more: Callable[[Sequence[Setting]], Section] | None = None,
+    study: StudyPage = StudyPage(),
 ) -> Report:
     """Compare all runs below some folders and write results.csv, summary.csv, figures, index.html.
 
@@ -101,12 +106,7 @@ def write_report(
         folders: of sweeps or runs.
         out: folder that the report is written into; an older report there is replaced.
         external: CSV files of other programs' curves (docs/comparing.md).
-        recorded: runs of a study that lie in no folder here.
-        columns: of a study, folder -> title; where two have one environment, they stand apart.
-        asked: run directories of a study that count; None: all that are there.
-        opening: of a study's page.
-        against: label of a setting -> labels of its baselines.
-        more: a section of the study's own, made of the settings.
+        study: that the runs are of.
 
     Raises:
         UserError: a folder is missing, nothing there is a run, or a package is missing.
@@ -116,8 +116,8 @@ def write_report(
             if not path.exists():
                 raise UserError(f"{key}={path}: there is no such folder or file")
     _check_own(out)
-    collection = collect(folders, external, recorded, columns, asked)
-    collection.notes += opening.notes
+    collection = collect(folders, external, study.recorded, study.columns, study.asked)
+    collection.notes += study.notes
     if not collection.runs:
         broken = ""
         if collection.left_out:
@@ -130,18 +130,18 @@ def write_report(
             "give a folder that train.py wrote, such as sweep=multirun/2026-01-01_12-00-00"
         )
     sources = [str(path) for path in [*folders, *external]]
-    sources += [f"{len(recorded)} recorded runs"] if recorded else []
+    sources += [f"{len(study.recorded)} recorded runs"] if study.recorded else []
     settings = make_settings(collection.runs)
-    report = Report(sources, collection, settings, opening.title, effects=_effects(settings))
-    report.findings, report.highlight = opening.findings, opening.highlight
-    report.baselines = list(dict.fromkeys(chain.from_iterable((against or {}).values())))
-    report.sections = _sections(settings, against or {}, more)
+    report = Report(sources, collection, settings, study.title, effects=_effects(settings))
+    report.findings, report.highlight = study.findings, study.highlight
+    report.baselines = list(dict.fromkeys(chain.from_iterable(study.against.values())))
+    report.sections = _sections(settings, study.against, study.more)
     report.tables = {"results": results_table(settings), "summary": summary_table(settings)}
     if report.effects:
         report.tables["effects"] = effects_table(report.effects)
     for section in report.sections:
         report.tables |= section.files
-    _note_uncounted(report, opening.fitted)
+    _note_uncounted(report, study.fitted)
     try:
         _write(report, out)
     except OSError as error:

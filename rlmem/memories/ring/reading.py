@@ -1,5 +1,6 @@
 """The arrays that a ring storage reads into, made once for an index's shape."""
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,15 +32,15 @@ class SampleArrays:
     def __init__(
         self, storage: "RingStorage", shape: tuple[int, ...], *, pinned: bool, apart: bool
     ) -> None:
-        n, self.pinned = int(np.prod(shape)), pinned
+        n, self.pinned = math.prod(shape), pinned
         stack, overlap = storage.stack, storage.n_step == 1 and not apart
         sizes = (n, stack + 1) if overlap else (2 * n, stack)
         self.places = np.empty(sizes, np.int64)
-        size = int(np.prod(storage.frame_shape))
+        size = math.prod(storage.frame_shape)
         self.frames, frames = self._make((*sizes, size), storage.dtype)
         held = storage.actions
         sampled = np.dtype(np.int64) if held.dtype.kind in "iu" else held.dtype
-        self.action, action = self._make((n, int(np.prod(held.shape[1:]))), sampled)
+        self.action, action = self._make((n, math.prod(held.shape[1:])), sampled)
         # One block for the reader, who takes it as bytes (`read_kernels.COLUMNS`); room for one at
         # least, as an empty array has no stride to be cut with.
         size = max(1, n) * sum(kind.itemsize for kind in _KINDS.values())

@@ -10,7 +10,7 @@ from rlmem.analysis.compare.baselines import above, compare
 from rlmem.analysis.compare.settings import Setting, make_settings
 from rlmem.analysis.compare.statistics import Estimate
 from rlmem.analysis.read.collection import collect
-from rlmem.analysis.show.report import write_report
+from rlmem.analysis.show.report import StudyPage, write_report
 from rlmem.analysis.show.sentences import finding, how_sure
 from rlmem.analysis.show.tables import readable_difference
 from tests.analysis.helpers import make_run
@@ -167,12 +167,12 @@ def test_cpu_seconds_that_a_run_lacks_give_no_ratio(sweep: Path) -> None:
     make_run(sweep / "gwr3", "gwr", 3, memory_entries=10)
     (found,) = compare(make_settings(collect([sweep]).runs), AGAINST)
     assert str(found.ratios["cpu_seconds"]) == "nan"
-    write_report([sweep], sweep / "report", against=AGAINST)
+    write_report([sweep], sweep / "report", study=StudyPage(against=AGAINST))
     assert "<td>-</td></tr>" in (sweep / "report/index.html").read_text()
 
 
 def test_the_page_and_baselines_csv_say_it(sweep: Path) -> None:
-    write_report([sweep], sweep / "report", against=AGAINST)
+    write_report([sweep], sweep / "report", study=StudyPage(against=AGAINST))
     with (sweep / "report/baselines.csv").open(newline="") as file:
         (row,) = csv.DictReader(file)
     assert (row["label"], row["baseline"], row["n"], row["n_baseline"]) == ("gwr", "per", "3", "3")
@@ -190,7 +190,7 @@ def test_the_page_and_baselines_csv_say_it(sweep: Path) -> None:
 
 
 def test_without_baselines_there_is_no_section(sweep: Path) -> None:
-    write_report([sweep], sweep / "report", against=AGAINST)
+    write_report([sweep], sweep / "report", study=StudyPage(against=AGAINST))
     write_report([sweep], sweep / "report")
     assert not (sweep / "report/baselines.csv").exists()
     assert "Against the baselines" not in (sweep / "report/index.html").read_text()

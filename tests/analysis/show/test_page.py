@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rlmem.analysis.show.report import Opening, write_report
+from rlmem.analysis.show.report import StudyPage, write_report
 from rlmem.cli import _study
 from tests.analysis.helpers import make_run, unlike
 
@@ -47,7 +47,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
                 )
     findings = folder / "findings.md"
     findings.write_text("**Found.**\n\nSee ![how they learn](figures/curves-CartPole-v1.png).\n")
-    write_report([folder], folder / "report", opening=Opening(findings=findings))
+    write_report([folder], folder / "report", study=StudyPage(findings=findings))
     driver.get(f"file://{folder}/report/index.html")
     driver.execute_script("for (const part of document.querySelectorAll('details')) part.open = 1")
     yield driver

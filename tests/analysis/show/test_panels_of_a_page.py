@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
-from rlmem.analysis.show.report import Opening, write_report
+from rlmem.analysis.show.report import StudyPage, write_report
 from rlmem.analysis.show.sentences import finding
 from tests.analysis.helpers import make_run
 
@@ -18,7 +18,7 @@ def test_a_findings_picture_opens_the_page_with_its_words_and_its_views(tmp_path
         make_run(tmp_path / f"runs/a{memory}", memory, final=final, env_id="Acrobot-v1")
     findings = tmp_path / "findings.md"
     findings.write_text("**Found.**\n\n![PER ends 20 above](figures/final-CartPole-v1.png)\n")
-    write_report([tmp_path / "runs"], tmp_path / "out", opening=Opening(findings=findings))
+    write_report([tmp_path / "runs"], tmp_path / "out", study=StudyPage(findings=findings))
     page = (tmp_path / "out/index.html").read_text()
     head = page[page.index("<div class=head") : page.index("<section")]
     assert re.findall(r"<label [^>]*>([^<]*)<", head) == [
@@ -39,8 +39,8 @@ def test_one_setting_is_compared_with_nothing_and_stands_last(tmp_path: Path) ->
         for env_id in ("B", "C"):
             make_run(tmp_path / f"runs/{env_id}{memory}", memory, env_id=env_id)
     (tmp_path / "findings.md").write_text("**Found.**\n\n![seen](figures/bytes-B.png)\n")
-    opening = Opening(findings=tmp_path / "findings.md")
-    report = write_report([tmp_path / "runs"], tmp_path / "out", opening=opening)
+    study = StudyPage(findings=tmp_path / "findings.md")
+    report = write_report([tmp_path / "runs"], tmp_path / "out", study=study)
     page = (tmp_path / "out/index.html").read_text()
     assert re.findall("<h3>([ABC])<", page) == ["C", "A"]
     drawn = {each.name: each for each in report.figures}
