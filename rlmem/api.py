@@ -64,8 +64,15 @@ class Run:
 
     @property
     def summary(self) -> dict[str, Any] | None:
-        """How the run ended; None while it has not."""
-        return read_summary(self.path)
+        """How the run ended; None while it has not.
+
+        Raises:
+            UserError: summary.json is there and damaged.
+        """
+        found, file = read_summary(self.path), self.path / "summary.json"
+        if found is None and file.exists():
+            raise UserError(f"{file}: cannot be read; its run's last checkpoint may say the same")
+        return found
 
     @property
     def metrics(self) -> pandas.DataFrame:
@@ -85,7 +92,9 @@ class Run:
     def _table(self, name: str) -> pandas.DataFrame:
         path = self.path / f"{name}.csv"
         try:
-            return pandas.read_csv(io.StringIO(table_text(path)))
+            text = table_text(path)
+            # Of a run that goes on, or was killed: its last line may not be whole.
+            return pandas.read_csv(io.StringIO(text[: text.rfind("\n") + 1]))
         except (FileNotFoundError, pandas.errors.EmptyDataError):
             return pandas.DataFrame()
         except (OSError, ValueError) as error:

@@ -66,8 +66,14 @@ def part(group: str, *names: str, settings: Any = None) -> Callable[[C], C]:
         settings: the dataclass of its keys (`rlmem.settings`); None: it has none.
 
     Raises:
-        UserError: another class has the name already.
+        UserError: another class has the name already, or the settings are no dataclass.
     """
+    known = getattr(settings, "__dataclass_fields__", {})
+    if any(key not in known for key in (settings and vars(settings).get("__annotations__")) or ()):
+        raise UserError(
+            f"{group}={'/'.join(names)}: {settings.__name__} is no dataclass of its own; decorate "
+            "it with @dataclass(kw_only=True)"
+        )
 
     def declare(cls: C) -> C:
         known = _parts.setdefault(group, {})

@@ -79,6 +79,10 @@ class Settings:
         make = getattr(self.part.cls, "build", self.part.cls)
         return make(self, *args, **options)
 
+    def as_arguments(self) -> dict[str, Any]:
+        """Key -> value, for a constructor that takes them as they are."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.init}
+
 
 def setting(
     default: Any = MISSING,
@@ -267,6 +271,8 @@ def _typed(hint: Any, value: Any, key: str, within: list[Any] | None = None) -> 
         return float(value)
     if hint is int and type(value) is int and abs(value) > _MOST:
         raise UserError(f"{shown} must be a whole number of 64 bits")
+    if not isinstance(hint, type):
+        raise TypeError(f"{key}: a setting is of a plain type (choices= says which texts): {hint}")
     if isinstance(value, hint) and (hint is bool or not isinstance(value, bool)):
         return value
     if hint is float and isinstance(value, str):

@@ -14,9 +14,12 @@ import rlmem
 import rlmem.memories
 from rlmem.cli import _study
 from rlmem.config import check, check_evaluate, compose, run_hydra
+from rlmem.envs import make_env
 from rlmem.errors import UserError
 from rlmem.registry import load_plugins
+from rlmem.runs.build import build_memory
 from rlmem.runs.evaluate import evaluate
+from tests.settings import settings
 
 PAGE = Path(__file__).parents[1] / "docs" / "extending.md"
 FILES = dict(re.findall(r"`([\w/]+\.(?:py|yaml))`\n\n```\w+\n(.*?)```", PAGE.read_text(), re.S))
@@ -223,6 +226,16 @@ def test_a_mistake_with_a_part_of_ones_own_is_one_line(given: str, line: str) ->
     with pytest.raises(UserError) as caught:
         check(compose("train", ["plugins=[my_parts.reservoir]", *given.split()]))
     assert str(caught.value).startswith(line)
+
+
+def test_returns_over_several_steps_are_refused_of_slots_alone() -> None:
+    """Also where a memory of one's own does not ask for it."""
+    run = settings("memory=random_eviction", "env=cartpole")
+    run.agent.n_step = 3
+    env = make_env(run.env, 1)
+    with pytest.raises(UserError, match=r"^agent\.n_step=3: memory=random_eviction does not hold"):
+        build_memory(run, env.spec)
+    env.close()
 
 
 def test_a_plugin_that_cannot_be_imported_is_named(capfd: pytest.CaptureFixture[str]) -> None:

@@ -72,7 +72,7 @@ _LATER_SCORES = {"successes": Kind(list, low=0, none=True), "unended": _COUNT}
 # Writing.
 
 
-def start_run_id(run_dir: Path, **about: str) -> None:
+def start_run_id(run_dir: Path, **about: str | int) -> None:
     """Give a run that begins anew an id; `about` is what else is known of it then."""
     write_small(run_dir / RUN_FILE, json.dumps({"id": uuid.uuid4().hex, **about}) + "\n")
 

@@ -62,7 +62,8 @@ class MemoryPictures(lightning.Callback):
             path.unlink(missing_ok=True)  # it may be a link to a file elsewhere
             picture.figure.savefig(path, dpi=DPI)
             for logger in self.loggers:
-                logger.image(stream.env_steps, f"{MAP}/{picture.name}" if number else MAP, path)
+                if show := getattr(logger, "image", None):
+                    show(stream.env_steps, f"{MAP}/{picture.name}" if number else MAP, path)
 
 
 def memory_pictures(

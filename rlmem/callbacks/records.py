@@ -31,7 +31,7 @@ TIMED = ("_us", "_per_second")
 
 
 class MetricsLogger(Protocol):
-    """Where rows go besides the files."""
+    """Where rows go besides the files: `log`, and what else of these it likes."""
 
     def log(self, row: dict[str, Any]) -> None:
         """Take one row; it holds `env_steps`."""

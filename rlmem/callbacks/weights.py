@@ -144,19 +144,34 @@ def _shown(tensor: torch.Tensor) -> str:
 
 
 def begins_anew(agent: Any) -> list[str]:
-    """What of an agent's attributes a checkpoint does not keep: optimizers beside its `optimizer`,
-    and schedules of step sizes."""
-    kinds = torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler
-    held = {name: it for name, it in vars(agent).items() if isinstance(it, kinds)}
-    return sorted(name for name, it in held.items() if it is not agent.optimizer)
+    """What of an agent's attributes, or in a list or dict of them, a checkpoint does not keep:
+    optimizers beside its `optimizer`, schedules of step sizes and scales of gradients."""
+    kinds = torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler, torch.amp.GradScaler
+    lost = []
+    for name, held in vars(agent).items():
+        items = held.values() if isinstance(held, dict) else held
+        items = items if isinstance(held, list | tuple | dict) else [held]
+        if any(isinstance(it, kinds) and it is not agent.optimizer for it in items):
+            lost.append(name)
+    return sorted(lost)
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer | None) -> dict[str, torch.Tensor]:
     """An optimizer's state, by parameter number."""
     if optimizer is None:
         return {}
-    state = optimizer.state_dict()["state"]
-    return {f"{i}.{name}": t for i, values in state.items() for name, t in values.items()}
+    found = {}
+    for number, values in optimizer.state_dict()["state"].items():
+        for name, value in values.items():
+            if value is None:  # as a momentum that is off
+                continue
+            if not isinstance(value, torch.Tensor):
+                raise UserError(
+                    f"the agent's {type(optimizer).__name__} keeps {name}, which is no tensor, so "
+                    "that a checkpoint cannot hold it; use another optimizer"
+                )
+            found[f"{number}.{name}"] = value
+    return found
 
 
 def take_optimizer(optimizer: torch.optim.Optimizer | None, tensors: Tensors, path: Path) -> None:
@@ -168,21 +183,19 @@ def take_optimizer(optimizer: torch.optim.Optimizer | None, tensors: Tensors, pa
     if optimizer is None:
         return
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    names = _state_names(optimizer)
     state: dict[int, dict[str, torch.Tensor]] = {}
     for key, tensor in tensors.items():
         number, _, name = key.partition(".")
         if not number.isdecimal() or int(number) >= len(parameters):
             raise ValueError(f"{path}: {one_line(key)} is of no parameter of this network")
-        _check_moment(parameters[int(number)], name, tensor, f"{path}: {key}")
+        _check_moment(parameters[int(number)], name, tensor, names, f"{path}: {key}")
         state.setdefault(int(number), {})[name] = tensor
-    names = _state_names(optimizer)
     for number, values in state.items():
-        wanted = names or set(next(iter(state.values())))
-        if set(values) != wanted:
-            odd = min(set(values) ^ wanted)
+        if names and set(values) != names:
             raise ValueError(
                 f"{path}: parameter {number} has {one_line(sorted(values))}, this optimizer has "
-                f"{', '.join(sorted(wanted))} ({odd})"
+                f"{', '.join(sorted(names))} ({min(set(values) ^ names)})"
             )
     groups = optimizer.state_dict()["param_groups"]
     optimizer.load_state_dict({"state": state, "param_groups": groups})
@@ -193,7 +206,18 @@ def take_optimizer(optimizer: torch.optim.Optimizer | None, tensors: Tensors, pa
                 values[name] = torch.empty_like(parameter).copy_(value)
 
 
-def _check_moment(parameter: torch.Tensor, name: str, tensor: torch.Tensor, where: str) -> None:
+def _check_moment(
+    parameter: torch.Tensor, name: str, tensor: torch.Tensor, names: set[str] | None, where: str
+) -> None:
+    """Refuse what an optimizer cannot have kept of a parameter.
+
+    Args:
+        names: what it keeps, each of the parameter's shape but numbers; None: not known, as of one
+            that keeps sums over rows (Adafactor) or numbers (ASGD).
+    """
+    smaller = (tensor.dim(), tensor.numel()) < (parameter.dim(), parameter.numel())
+    if names is None and smaller and tensor.numel() <= parameter.numel():
+        return
     if name in ("step", "mu_product"):  # the second is NAdam's
         if tensor.numel() != 1 or not tensor.is_floating_point() or float(tensor) < 0:
             raise ValueError(f"{where} is {_shown(tensor)}: a number from 0 is wanted")

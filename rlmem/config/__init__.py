@@ -144,27 +144,7 @@ def run_hydra(
             raise
         return _end_of_sweep(ended.code if isinstance(ended.code, int) else CRASH)
     except Exception as exc:
-        spent = None if isinstance(exc, UserError) else shortage(exc)
-        if spent:
-            return user_mistake(exc, f"{spent}; with more room the same command goes on", show)
-        line = str(exc) if isinstance(exc, UserError) else explain(exc, overrides)
-        if line is not None:
-            if sweep.SweepRecord.current:
-                sweep.SweepRecord.current.forget()
-            return user_mistake(exc, line, show)
-        if not sweep.SweepRecord.current:
-            raise
-        if sweep.SweepRecord.current.search and "Record does not exist" in str(exc):
-            # Optuna's, where no trial has a value. Those that failed have said so.
-            none = "the search made no trial; use hydra.sweeper.n_trials=1 or more"
-            failed = sweep.SweepRecord.current.failed()
-            return _end_of_sweep(0) if failed else user_mistake(exc, none, show)
-        lost = sweep.lost_job(exc, sweep.SweepRecord.current.folder)
-        if lost is None or show:
-            traceback.print_exception(exc)
-        if lost is not None:
-            say(lost)
-        return _end_of_sweep(CRASH)
+        return _ended_by(exc, overrides, show)
     finally:
         sweep.SweepRecord.tidy()
     if job.error is not None:
@@ -173,6 +153,35 @@ def run_hydra(
             return user_mistake(job.error, line, show)
         raise job.error
     return _end_of_sweep(sweep.SweepRecord.code)
+
+
+def _ended_by(exc: Exception, overrides: list[str], show: bool) -> int:
+    """Tell what ended a command before its jobs did; the exit code.
+
+    Raises:
+        Exception: `exc`, if it is no mistake of the user's and of no sweep.
+    """
+    current = sweep.SweepRecord.current
+    spent = None if isinstance(exc, UserError) else shortage(exc)
+    if spent:
+        return user_mistake(exc, f"{spent}; with more room the same command goes on", show)
+    line = str(exc) if isinstance(exc, UserError) else explain(exc, overrides)
+    if line is not None:
+        if current:
+            current.forget()
+        return user_mistake(exc, line, show)
+    if not current:
+        raise exc
+    if current.search and "Record does not exist" in str(exc):
+        # Optuna's, where no trial has a value. Those that failed have said so.
+        none = "the search made no trial; use hydra.sweeper.n_trials=1 or more"
+        return _end_of_sweep(0) if current.failed() else user_mistake(exc, none, show)
+    lost = sweep.lost_job(exc, current.folder)
+    if lost is None or show:
+        traceback.print_exception(exc)
+    if lost is not None:
+        say(lost)
+    return _end_of_sweep(CRASH)
 
 
 def _end_of_sweep(code: int) -> int:

@@ -17,6 +17,7 @@ from omegaconf import OmegaConf
 
 from rlmem import registry
 from rlmem.config.schema import CONF_DIR
+from rlmem.errors import UserError
 from rlmem.registry import Part
 from rlmem.settings import Settings, has_default
 
@@ -30,7 +31,7 @@ def load(arguments: Sequence[str]) -> list[str]:
         The arguments, with the plugins' own folders of yamls among Hydra's.
 
     Raises:
-        UserError: a module cannot be imported.
+        UserError: a module cannot be imported, or declares an option that there is.
     """
     named = [a.partition("=")[2] for a in arguments if a.lstrip("+").startswith("plugins=")]
     try:
@@ -44,8 +45,13 @@ def load(arguments: Sequence[str]) -> list[str]:
         folder = Path(file).parent / "conf" if file else None
         if folder and (folder / part.group).is_dir() and folder != CONF_DIR:  # options of its own
             folders.append(f"file://{folder}")
+        if _has_yaml(part) and folder != CONF_DIR:
+            raise UserError(
+                f"plugins: {part.module} declares {part.group}={part.name}, which is an option of "
+                "rlmem's; give yours another name"
+            )
         own = folder and (folder / part.group / f"{part.name}.yaml").is_file()
-        if not own and _is_group(part.group) and not _has_yaml(part):
+        if not own and _is_group(part.group):
             ConfigStore.instance().store(
                 group=part.group, name=part.name, node=option(part), provider=part.module
             )
@@ -72,12 +78,18 @@ def option(part: Part) -> dict[str, Any]:
     settings = part.settings or Settings
     known = {f.name: f for f in fields(settings)}
     keys = {name: _default(f) for name, f in known.items() if f.init and has_default(f)}
-    if part.group in MANY:
-        return {part.name: keys}
+    many = part.group in MANY
+    # A part below this one: of a group that may be called otherwise than the key that holds it.
+    within = f"{part.name}." if many else ""
+    chosen = [
+        {f"/{f.metadata['group']}@{within}{name}": f.metadata["option"]}
+        for name, f in known.items()
+        if f.metadata.get("option")
+    ]
+    if many:
+        return {"defaults": [*chosen, "_self_"], part.name: keys}
     named = {"name": part.name} if "name" in known else {}
     extends = [settings.extends] if settings.extends else []
-    options = {name: f.metadata.get("option") for name, f in known.items()}
-    chosen = [{name: option} for name, option in options.items() if option]
     return {"defaults": [*extends, *chosen, "_self_"], **named, "kind": part.name, **keys}
 
 

@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from rlmem import registry
 from rlmem.config.errors import example, explain
 from rlmem.config.groups import goes_with
-from rlmem.config.schema import EvaluateSettings, TrainSettings
+from rlmem.config.schema import CONF_DIR, EvaluateSettings, TrainSettings
 from rlmem.config.shares import check_shares, processes_of, share_of
 from rlmem.errors import UserError
 from rlmem.setting_keys import all_parts
@@ -96,8 +97,9 @@ def check_evaluate(cfg: DictConfig) -> EvaluateSettings:
         raise UserError(
             f"out={settings.out}: scores go into the run's own evaluation/; leave the key out"
         )
+    _check_read(settings)
     if settings.mode == "plot":
-        settings.runs = settings.runs or [settings.run] * bool(settings.run)
+        settings.runs = [settings.run] * bool(settings.run) + settings.runs
         if not settings.runs:
             raise UserError("runs=[]: nothing to plot; give run directories, such as runs=[a,b]")
     for key in ("sweep", "external", "outsiders"):
@@ -114,6 +116,36 @@ def check_evaluate(cfg: DictConfig) -> EvaluateSettings:
         )
     registry.load_plugins(settings.plugins)
     return settings
+
+
+# The keys that not every mode reads, and the modes that do.
+_PLAYS = ("score", "map")
+_READ_BY = {
+    "run": (*_PLAYS, "plot"),
+    **dict.fromkeys(("episodes", "epsilon", "seed", "checkpoint"), _PLAYS),
+    "video": ("score",),
+    "runs": ("plot",),
+    "sweep": ("report", "status"),
+    **dict.fromkeys(("external", "outsiders"), ("report",)),
+    **dict.fromkeys(("project", "entity"), ("dashboard",)),
+    "out": ("map", "report", "plot", "dashboard"),
+}
+
+
+def _check_read(settings: EvaluateSettings) -> None:
+    """Refuse a key that was given and that the mode does not read.
+
+    Raises:
+        UserError: names it, and the modes that read it.
+    """
+    plain = yaml.safe_load((CONF_DIR / "evaluate.yaml").read_text()) | {"run": ""}
+    for key, modes in _READ_BY.items():
+        value = getattr(settings, key)
+        if settings.mode not in modes and value != plain[key]:
+            raise UserError(
+                f"{key}={value}: mode={settings.mode} does not read it, mode={' or '.join(modes)} "
+                "does; leave it out"
+            )
 
 
 def check_output_dir(

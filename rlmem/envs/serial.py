@@ -39,7 +39,8 @@ class SerialEnvStepper:
         first_action: the environment's own number for action 0, where actions are integers.
         action_table: the environment's own action for each number, [actions, A], where the
             environment takes vectors and the agent numbers.
-        check: refuses the first observation after a seeding if no frame can be made of it.
+        check: refuses the first observation after a seeding, and that of the first step, if no
+            frame can be made of it.
         anew: makes the environment of a number anew. With it a seeding is a fresh start: what some
             environments keep over `reset(seed=...)`, such as a physics engine's world, would make a
             run that goes on another one.
@@ -64,6 +65,7 @@ class SerialEnvStepper:
         self._first_action, self._action_table = first_action, action_table
         self._can_render = can_render
         self._shape = (spec.num_envs, *spec.frame_shape)
+        self._begins = True
 
     def reset(self, seed: int) -> np.ndarray:
         """See `EnvStepper.reset`."""
@@ -73,6 +75,7 @@ class SerialEnvStepper:
                     env.close()
                 self._envs[e] = self._anew(e)
             self._used = False
+        self._begins = True
         observation = np.empty(self._shape, self.spec.dtype)
         seeds = env_seeds(seed, self.spec.num_envs)
         for row, env, env_seed in zip(observation, self._envs, seeds, strict=True):
@@ -95,6 +98,8 @@ class SerialEnvStepper:
             achieved = np.empty((self.spec.num_envs, goal.size), np.float32)
         for e, (env, choice) in enumerate(zip(self._envs, self._choices(action), strict=True)):
             raw, reward[e], end, cut, info = env.step(choice)
+            if self._begins:
+                self._check(raw)
             self._write(observation[e], raw)
             if achieved is not None:
                 achieved[e] = raw["achieved_goal"]
@@ -104,6 +109,7 @@ class SerialEnvStepper:
                 finished.append(e)
         if achieved is not None:
             success = None if None in outcomes else np.array(outcomes, np.bool_)
+        self._begins = False
         next_observation = observation.copy() if finished else observation
         for e in finished:
             self._write(observation[e], self._envs[e].reset()[0])

@@ -19,6 +19,7 @@ from rlmem.memories.base.observer import Observer
 from rlmem.memories.base.serialize import load_state, save_state, saving_whole, where_saved
 from rlmem.memories.base.state import count_of, generator_of
 from rlmem.memories.base.storage import ReplayStorage
+from rlmem.memories.base.writer import ReplayWriter
 from rlmem.memories.samplers.base import ReplaySampler, as_index
 from rlmem.memories.transforms.base import ReplayTransform, check_names
 from rlmem.units import parse_bytes
@@ -39,6 +40,7 @@ class ReplayMemory:
 
     Raises:
         ValueError: two transforms have one name.
+        TypeError: a sampler or writer of another library.
 
     Attributes:
         draws: whether minibatches are drawn, so that there is something to say of them.
@@ -72,6 +74,13 @@ class ReplayMemory:
         budget: int | str | None = None,
         transforms: Sequence[ReplayTransform] = (),
     ) -> None:
+        ours = (sampler, ReplaySampler, "UniformSampler()"), (writer, ReplayWriter, "RingWriter()")
+        for part, kind, instead in ours:
+            if not isinstance(part, kind):
+                raise TypeError(
+                    f"{type(part).__name__} is no {kind.__name__}; use one of rlmem's, such as "
+                    f"{instead}, or TorchRL's ReplayBuffer"
+                )
         self.storage, self.sampler, self.writer = storage, sampler, writer
         self.transforms = tuple(transforms)
         check_names(self.transforms)
@@ -102,9 +111,15 @@ class ReplayMemory:
                 )
             held = sum(storage.footprint().values()) if len(storage) else 0
             if held + own + fixed > budget:
+                taken = f"takes {held + own + fixed} bytes"
+                if held:
+                    raise UserError(
+                        f"budget={budget}: the storage was filled before, and {taken} with the "
+                        "memory's other parts; use that or more"
+                    )
                 raise UserError(
-                    f"budget={budget}: the storage was filled before, and takes "
-                    f"{held + own + fixed} bytes with the memory's other parts; use that or more"
+                    f"budget={budget}: what is beside the storage {taken} when it holds "
+                    f"{storage.max_size} transitions; use more, or a lower capacity"
                 )
             storage.limit_bytes(budget - own - fixed, a_slot)
         storage.drain_evicted()  # before the sampler was told of anything

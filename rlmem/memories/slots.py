@@ -46,6 +46,7 @@ class SlotStorage(TransitionStorage):
         (2, 1)
     """
 
+    single_steps = True
     _settings = (*TransitionStorage._settings, "max_size")  # which a budget lowers
 
     def __init__(

@@ -59,6 +59,11 @@ def build_memory(run: TrainSettings, spec: EnvSpec, columns: Columns | None = No
             f"memory={run.memory.name}: it does not hold {', '.join(lacks)}, which "
             f"agent={run.agent.name} adds to each transition; use memory=uniform"
         )
+    if agent.n_step > 1 and memory.storage.single_steps:
+        raise UserError(
+            f"agent.n_step={agent.n_step}: memory={run.memory.name} does not hold what followed a "
+            "transition, so it has no returns over several steps; use agent.n_step=1"
+        )
     return memory
 
 

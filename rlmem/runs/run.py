@@ -116,7 +116,8 @@ class Run:
         if folder is None:
             if distributed.rank == 0:
                 remove_best(self.run_dir)  # of a run that came to no checkpoint
-                start_run_id(self.run_dir, env_id=self.stream.env.spec.env_id)
+                about = {"env_id": self.stream.env.spec.env_id, "log_every": self.cfg.log.every}
+                start_run_id(self.run_dir, **about)
             self.recorder.open()
             return
         self.agent.to(self.trainer.strategy.root_device)
@@ -210,7 +211,8 @@ class Run:
                 write_summary(self.run_dir, summary)
         finally:
             for logger in self.loggers:
-                logger.close(summary["status"], summary)
+                if close := getattr(logger, "close", None):
+                    close(summary["status"], summary)
 
     def let_go(self) -> None:
         """Let go of the environments, of processes that play, and of signals."""

@@ -27,7 +27,7 @@ from rlmem.config.schema import EvaluateSettings
 from rlmem.config.shares import processes_of, share_of
 from rlmem.envs import human_normalized_score
 from rlmem.errors import UserError, printable
-from rlmem.run_files import append_text, new_text, write_small
+from rlmem.run_files import append_text, new_text, table_text, write_small
 from rlmem.runs import build
 from rlmem.runs.summary import why_no_checkpoint
 from rlmem.units import several
@@ -130,9 +130,11 @@ def _add_row(path: Path, row: dict[str, Any]) -> None:
     """Append a row to a table in one write, so that none is cut by another process."""
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, list(row), lineterminator="\n")
+    cut_off = path.exists() and table_text(path)[-1:] not in ("", "\n")  # a kill, or a full disk
     with append_text(path, newline="") as file:
         if file.tell() == 0:
             writer.writeheader()
+        text.write("\n" * cut_off)
         writer.writerow(row)
         file.write(text.getvalue())
 

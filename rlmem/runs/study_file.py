@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 import yaml
 
+from rlmem.analysis.compare.names import COMPUTED
 from rlmem.analysis.read.record import read_record
 from rlmem.analysis.read.runs import Run
 from rlmem.config.quoting import override_key
@@ -76,10 +77,11 @@ class StudyJob:
         return self.finished and self._asked(made) != self._asked(self.overrides)
 
     def _asked(self, overrides: Any) -> Any:
-        """Overrides without the machine's; anything else that a file may hold as it is."""
+        """Overrides without the machine's, of today or of before; anything else that a file may
+        hold as it is."""
         if not isinstance(overrides, list | tuple):
             return overrides
-        return [o for o in overrides if str(o).partition("=")[0] not in self.machine]
+        return [o for o in overrides if override_key(str(o)) not in {*self.machine, *COMPUTED}]
 
     @property
     def done(self) -> bool:

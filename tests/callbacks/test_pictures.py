@@ -23,8 +23,6 @@ class NoteImages:
         assert path.read_bytes().startswith(b"\x89PNG")
         self.images.append((env_steps, name, path))
 
-    def close(self, status: str, summary: dict[str, Any]) -> None: ...
-
 
 @pytest.mark.slow
 def test_pictures_come_at_their_steps_and_change_nothing(

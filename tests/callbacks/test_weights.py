@@ -1,12 +1,14 @@
 """Optimizers that a checkpoint keeps."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
-from rlmem.callbacks.weights import optimizer_tensors, take_optimizer, take_weights
+from rlmem.callbacks.weights import begins_anew, optimizer_tensors, take_optimizer, take_weights
+from rlmem.errors import UserError
 
 
 @pytest.mark.parametrize(
@@ -16,6 +18,8 @@ from rlmem.callbacks.weights import optimizer_tensors, take_optimizer, take_weig
         (torch.optim.Adam, {"amsgrad": True}),
         (torch.optim.RMSprop, {"momentum": 0.9, "centered": True}),
         (torch.optim.SGD, {"momentum": 0.9}),
+        (torch.optim.Adafactor, {}),  # sums over rows and columns
+        (torch.optim.ASGD, {}),  # numbers
     ],
 )
 def test_an_optimizer_of_torch_goes_on_from_its_tensors(kind: Any, options: dict) -> None:
@@ -36,6 +40,27 @@ def test_an_optimizer_of_torch_goes_on_from_its_tensors(kind: Any, options: dict
     for net, optimizer in ((first, own), (second, other)):
         step(net, optimizer)
     torch.testing.assert_close(second.state_dict(), first.state_dict(), rtol=0, atol=0)
+
+
+def test_an_optimizer_that_keeps_no_tensors_is_refused_at_the_save() -> None:
+    network = torch.nn.Linear(3, 2)
+    optimizer = torch.optim.LBFGS(network.parameters())
+
+    def loss() -> Any:
+        optimizer.zero_grad()
+        total = network(torch.ones(4, 3)).square().sum()
+        total.backward()
+        return total
+
+    optimizer.step(loss)
+    with pytest.raises(UserError, match=r"^the agent's LBFGS keeps \w+, which is no tensor"):
+        optimizer_tensors(optimizer)
+
+
+def test_a_second_optimizer_is_found_in_a_list_too() -> None:
+    own, other = (torch.optim.Adam(torch.nn.Linear(3, 2).parameters()) for _ in range(2))
+    agent = SimpleNamespace(optimizer=own, first=own, others=[other], by_name={"a": other})
+    assert begins_anew(agent) == ["by_name", "others"]
 
 
 @pytest.mark.parametrize("value", ["inf", "nan"])

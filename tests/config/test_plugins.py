@@ -21,8 +21,9 @@ PLUGIN = """
 from dataclasses import dataclass
 
 from rlmem.memories.replay import Replay, ReplaySettings
+from rlmem.memories.samplers.uniform import UniformSampler
 from rlmem.registry import part
-from rlmem.settings import Settings, setting
+from rlmem.settings import Settings, part_of, setting
 
 
 @dataclass(kw_only=True)
@@ -48,6 +49,27 @@ class Echo:
 
 @part("memory/sampler", "oldest")
 class Oldest:
+    pass
+
+
+@dataclass(kw_only=True)
+class FadingSettings(Settings):
+    half_life: int = setting(1000, at_least=1)
+
+
+@part("memory/sampler", "fading", settings=FadingSettings)
+class Fading(UniformSampler):
+    def __init__(self, half_life=1000):
+        self.half_life = half_life
+
+
+@dataclass(kw_only=True)
+class TwoSettings(ReplaySettings):
+    second: object = part_of("memory/sampler", option="rank")
+
+
+@part("memory", "two", settings=TwoSettings)
+class Two(Replay):
     pass
 """
 
@@ -76,6 +98,17 @@ def test_a_part_without_a_yaml_has_the_defaults_of_its_settings() -> None:
     assert given("memory=reservoir", "memory.share=0.25").memory.share == 0.25
     assert given("memory=reservoir", "memory/sampler=rank").memory.sampler.part.name == "rank"
     assert given("memory/sampler=oldest").memory.sampler.part.name == "oldest"
+
+
+def test_the_keys_of_a_sampler_are_its_constructors_arguments() -> None:
+    chosen = given("memory/sampler=fading", "memory.sampler.half_life=5").memory.sampler
+    assert chosen.build(None, 100).half_life == 5
+
+
+def test_a_part_below_may_have_a_key_of_another_name() -> None:
+    assert given("memory=two").memory.second.part.name == "rank"
+    chosen = given("memory=two", "memory/sampler@memory.second=uniform").memory
+    assert (chosen.second.part.name, chosen.sampler.part.name) == ("uniform", "uniform")
 
 
 @pytest.mark.parametrize(
@@ -166,6 +199,29 @@ def test_a_name_that_rlmem_has_is_one_line_that_names_both_places(
         "rlmem: memory/sampler=uniform is declared twice, by rlmem.memories.samplers.uniform and "
         "by mine; give yours another name\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line"),
+    [
+        (
+            "reservoir",
+            "per",
+            "plugins: mine declares memory=per, which is an option of r",
+        ),
+        (
+            "@dataclass\n",
+            "",
+            "callbacks=echo: EchoSettings is no dataclass of its own; de",
+        ),
+    ],
+)
+def test_a_part_that_would_be_passed_over_is_one_line(
+    plugin: Path, old: str, new: str, line: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    plugin.write_text(PLUGIN.replace(old, new))
+    assert run_hydra(names, "train", ["plugins=[mine]"]) == 2
+    assert capfd.readouterr().err.startswith(f"rlmem: {line}")
 
 
 BARE_ENV = """

@@ -72,6 +72,22 @@ def test_an_environment_need_not_know_of_render_modes():
         gymnasium.registry.pop("rlmem-test/Plain-v0")
 
 
+def test_a_step_of_another_shape_is_refused_as_a_reset_is():
+    class Odd(Toy):
+        def step(self, action):
+            observation, *rest = super().step(action)
+            return observation[:1], *rest  # numpy would stretch it
+
+    gymnasium.register("rlmem-test/Odd-v0", entry_point=lambda: Odd(spaces.Box(-1, 9, (3,))))
+    try:
+        env = make_env(gym_cfg("rlmem-test/Odd-v0"), 1)
+        env.reset(0)
+        with pytest.raises(UserError, match=r"rlmem-test/Odd-v0"):
+            env.step(np.zeros(1, np.int64))
+    finally:
+        gymnasium.registry.pop("rlmem-test/Odd-v0", None)
+
+
 @pytest.mark.parametrize("num_envs", [1, 3])
 @pytest.mark.parametrize("env_id", ["CartPole-v1", "Acrobot-v1", "MountainCar-v0", "Pendulum-v1"])
 def test_stepper_equals_sync_vector_env(env_id, num_envs):

@@ -5,6 +5,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from torchrl.data import RoundRobinWriter
+from torchrl.data.replay_buffers.samplers import RandomSampler
 
 from rlmem.errors import UserError
 from rlmem.memories import (
@@ -25,6 +28,7 @@ from rlmem.memories import (
     UniformSampler,
     VisitSampler,
 )
+from rlmem.memories.base.serialize import load_state, where_saved
 from rlmem.memories.gwr.rule import MetricSettings
 from rlmem.memories.transforms.base import ReplayTransform
 from tests.memories.gwr.maps import vector_map, walk_block
@@ -45,6 +49,41 @@ def filled(sampler: Any, rows: int = 30, **options: Any) -> ReplayMemory:
 def test_a_batch_of_nothing_is_refused(make: Any, size: int, batches: int | None) -> None:
     with pytest.raises(ValueError, match="each must be at least 1"):
         filled(make()).sample(size, batches)
+
+
+def test_parts_of_torchrl_are_refused_when_the_memory_is_made() -> None:
+    storage = FrameStorage(100, (4,), np.float32)
+    with pytest.raises(TypeError, match="RandomSampler is no ReplaySampler; use one of rlmem's"):
+        ReplayMemory(storage, RandomSampler(), RingWriter(), seed=0)  # pyright: ignore
+    with pytest.raises(TypeError, match=r"RoundRobinWriter is no ReplayWriter; .*RingWriter\(\)"):
+        ReplayMemory(storage, UniformSampler(), RoundRobinWriter(), seed=0)
+
+
+def test_a_budget_names_what_is_beside_an_empty_storage() -> None:
+    with pytest.raises(UserError, match=r"^budget=3000: what is beside the storage takes \d+ byte"):
+        ReplayMemory(FrameStorage(50, (4,), np.float32), Heavy(), RingWriter(), seed=0, budget=3000)
+
+
+class Heavy(UniformSampler):
+    """Holds arrays, and the number of draws as numpy counts."""
+
+    drawn = np.int64(0)
+
+    def footprint(self) -> dict[str, int]:
+        return {"sampler": 4000}
+
+    def state_views(self) -> dict[str, Any]:
+        return {"drawn": self.drawn, "seen": torch.arange(3), "odd": getattr(self, "odd", None)}
+
+
+def test_a_state_may_hold_what_numpy_and_torch_make_of_numbers(tmp_path: Path) -> None:
+    memory = filled(Heavy())
+    memory.save(tmp_path / "saved")
+    state = load_state(where_saved(tmp_path / "saved", "sampler"))
+    assert (state["drawn"], state["seen"].tolist()) == (0, [0, 1, 2])
+    memory.sampler.odd = object()
+    with pytest.raises(TypeError, match=r"^sampler: its state cannot be saved .*'odd': 'object'"):
+        memory.save(tmp_path / "saved")
 
 
 @pytest.mark.parametrize("make", [

@@ -9,6 +9,8 @@ from rlmem.analysis.read.runs import Run
 from rlmem.registry import parts
 from rlmem.units import parse_bytes, readable_bytes
 
+# Keys that say how a run is computed, not what.
+COMPUTED = ("trainer.threads", "trainer.rounds", "trainer.accelerator", "trainer.compile")
 # Keys that make no other setting: where things go, what is shown, how a run is scored and saved.
 NO_SETTING = (
     "seed",
@@ -25,10 +27,7 @@ NO_SETTING = (
     "evaluation.video",
     "checkpoint.every",
     "checkpoint.keep_memory_when_finished",
-    "trainer.threads",
-    "trainer.rounds",
-    "trainer.accelerator",
-    "trainer.compile",
+    *COMPUTED,
     "env.recommended.",
     "hparams_search",
     "objective",

@@ -11,6 +11,7 @@ from rlmem.analysis.read.sweeps import SweepFiles
 from rlmem.units import several
 
 LATE = 0.1  # of a run: by how much later another's curve may begin without a note
+ROUNDS = 1.01  # times: by how much runs of one length may differ, as rounds of steps do
 LONGER = 1.1  # times: by how much runs that end by their episodes may differ without a note
 
 
@@ -86,11 +87,29 @@ def collect(
     default = environments.pop() if len(environments) == 1 else None
     for path in external:
         try:
-            found.runs += read_external(path, default)
+            found.runs += _placed(read_external(path, default), found)
         except ValueError as error:
             found.left_out.append((str(path), str(error)))
     _note(found)
     return found
+
+
+def _placed(external: list[Run], found: Collection) -> list[Run]:
+    """Curves of other programs, each with the task that it is of where its file names the
+    environment alone: with an environment's own arguments a task's name is longer."""
+    tasks = sorted({run.env_id for run in found.runs if run.external is None})
+    for name in sorted({run.env_id for run in external} - {*tasks}):
+        longer = [task for task in tasks if task.startswith(f"{name}, ")]
+        if len(longer) == 1:
+            for run in external:
+                if run.env_id == name:
+                    run.summary["env_id"] = longer[0]
+        elif longer:
+            found.notes.append(
+                f"{name} of another program is compared with no run, as these are of several "
+                f"tasks: {'; '.join(longer)}; give one of these as its env_id"
+            )
+    return external
 
 
 def _sweeps(folder: Path) -> Iterator[Path]:
@@ -124,7 +143,8 @@ def _note(found: Collection) -> None:
     ours = [run for run in found.runs if run.external is None]
     for run in sorted(ours, key=lambda run: run.status):
         if run.status != "finished":
-            reason = {"no summary": "has not ended: no summary.json"}.get(run.status, run.status)
+            gone = "no summary.json" if not run.summary else "summary.json has no status"
+            reason = {"no summary": f"has not ended: {gone}"}.get(run.status, run.status)
             error = run.summary.get("error")
             found.left_out.append((str(run.folder), f"{reason}: {error}" if error else reason))
     for name in ("rlmem", "torch", "gymnasium", "ale_py"):
@@ -174,7 +194,7 @@ def _note(found: Collection) -> None:
         ended = [run for run in every_run if _ended(run)]
         by_episodes = [run for run in ended if run.config.get("trainer.max_episodes")]
         steps = {int(run.number("env_steps")) for run in ended if run not in by_episodes}
-        if len(steps) > 1:
+        if steps and max(steps) > ROUNDS * min(steps):
             shown = ", ".join(f"{s:,}" for s in sorted(steps))
             found.notes.append(f"{env_id}: runs of different lengths ({shown} env steps)")
         spans = [int(run.number("env_steps")) for run in by_episodes]

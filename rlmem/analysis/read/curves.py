@@ -19,7 +19,8 @@ TIMES = {"insert_us": "env_steps", "sample_us": "grad_steps"}
 
 
 def read_table(path: Path) -> "pd.DataFrame":
-    """The rows of a CSV file that have a number of env steps; cells without a number are NaN.
+    """The rows of a CSV file that have a number of env steps; cells without a number are NaN, and
+    `attrs["damaged"]` counts the rows in which one of them is not empty.
 
     A last line without its end was cut off while it was written, and is left out. No file, or none
     with env steps, is a table without rows.
@@ -50,8 +51,13 @@ def table_of(text: str) -> "pd.DataFrame":
     if "env_steps" not in table:
         return nothing
     columns = {name: pd.to_numeric(table[name], errors="coerce") for name in table.columns}
-    table = pd.DataFrame(columns, dtype="float64")
-    return table.dropna(subset=["env_steps"]).reset_index(drop=True)
+    numbers = pd.DataFrame(columns, dtype="float64")
+    rows = numbers["env_steps"].notna()
+    known = numbers.columns[numbers.notna().any()]  # the others are of text
+    odd = (table[known].notna() & numbers[known].isna())[rows].any(axis=1)
+    numbers = numbers[rows].reset_index(drop=True)
+    numbers.attrs["damaged"] = int(odd.sum())
+    return numbers
 
 
 def curves_of(

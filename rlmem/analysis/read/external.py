@@ -12,10 +12,14 @@ from rlmem.errors import one_line
 
 _SEED = re.compile(r"\d{1,15}(\.0*)?")  # as spreadsheets and pandas write it
 COLUMNS = ("env_steps", "return", "bytes", "seed", "label")
+Point = tuple[float, float, float, float]  # env steps, return, bytes, score in an evaluation
 
 
 def read_external(path: Path, default_env: str | None) -> list[Run]:
-    """Curves of other programs: a CSV file with env_steps, return, bytes, seed, label[, env_id].
+    """Curves of other programs: a CSV file with env_steps, return, bytes, seed, label[, env_id,
+    eval_return].
+
+    `return` is of training: an evaluation is set against `eval_return` alone.
 
     Args:
         default_env: environment of rows without `env_id`.
@@ -37,10 +41,11 @@ def read_external(path: Path, default_env: str | None) -> list[Run]:
             "has no column env_id (CartPole-v1, ALE/RoadRunner), and there are not runs of one "
             "environment to take it from"
         )
-    curves: dict[tuple[str, str, int], list[tuple[float, float, float]]] = {}
+    curves: dict[tuple[str, str, int], list[Point]] = {}
     for line, row in enumerate(text.to_dict("records"), start=2):
         try:
-            point = float(row["env_steps"]), float(row["return"]), float(row["bytes"] or "nan")
+            own = [float(row.get(name) or "nan") for name in ("bytes", "eval_return")]
+            point = float(row["env_steps"]), float(row["return"]), *own
         except ValueError:
             raise ValueError(f"line {line} holds something that is no number") from None
         if not (all(map(math.isfinite, point[:2])) and row["label"] and row["seed"]):
@@ -56,9 +61,7 @@ def read_external(path: Path, default_env: str | None) -> list[Run]:
     return [_run(path, *key, sorted(points, key=itemgetter(0))) for key, points in curves.items()]
 
 
-def _run(
-    path: Path, env_id: str, label: str, seed: int, points: list[tuple[float, float, float]]
-) -> Run:
+def _run(path: Path, env_id: str, label: str, seed: int, points: list[Point]) -> Run:
     import pandas as pd
 
     for (at, *_), (following, *_) in pairwise(points):
@@ -67,15 +70,16 @@ def _run(
                 f"seed {seed} of {one_line(label, 40)} has env_steps {at:.0f} twice; give each run "
                 "a seed of its own"
             )
-    names = ["env_steps", "train_return_mean", "memory_bytes"]
+    names = ["env_steps", "train_return_mean", "memory_bytes", "eval_return_mean"]
     table = pd.DataFrame(points, columns=pd.Index(names))
+    scores = table.pop("eval_return_mean").dropna()
     summary = {
         "status": "finished",
         "env_id": env_id,
         "env_steps": int(points[-1][0]),
         "train_return_mean": points[-1][1],
-        "eval_return_mean": points[-1][1],
-        "memory_bytes_peak": max((size for *_, size in points if size == size), default=None),
+        "eval_return_mean": None if scores.empty else float(scores.iloc[-1]),
+        "memory_bytes_peak": max((size for _, _, size, _ in points if size == size), default=None),
     }
     config = {"seed": seed, "env.name": env_id, "memory.name": label}
     return Run(path, config, summary, curves_of(table), means_of(table), external=label)

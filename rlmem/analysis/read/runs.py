@@ -147,7 +147,7 @@ def _is_figure(value: Any) -> TypeGuard[int | float]:
 
 def find_runs(folder: Path) -> Iterator[Path]:
     """Run directories (they hold a config.yaml) below a folder, or the folder itself; sorted. A
-    link may lead to one; what else a link leads to is not searched."""
+    link may lead to one, or to a sweep; what else a link leads to is not searched."""
     for path, folders, files in os.walk(folder):
         if "config.yaml" in files:
             folders.clear()
@@ -158,7 +158,12 @@ def find_runs(folder: Path) -> Iterator[Path]:
             if name[0] != "." and (name != WANDB or Path(path, name, "config.yaml").exists())
         )
         links = (Path(path, name) for name in folders if Path(path, name).is_symlink())
-        yield from (link for link in links if (link / "config.yaml").exists())
+        for link in links:
+            if (link / "config.yaml").exists():
+                yield link
+            elif (link / "sweep.json").exists():  # its jobs; deeper, links may go in a circle
+                jobs = sorted(link.iterdir())
+                yield from (job for job in jobs if (job / "config.yaml").exists())
 
 
 def read_run(folder: Path) -> Run:
@@ -180,20 +185,26 @@ def read_run(folder: Path) -> Run:
         overrides = parse_yaml(read_small(folder / "overrides.yaml"))
     callbacks = config.get("callbacks")
     text, config = text_of(folder / "metrics.csv"), flatten(config)
+    started = read_json(folder / RUN_FILE) or {}
     if isinstance(callbacks, dict) and callbacks:  # some have no keys
         config["callbacks"] = " ".join(sorted(map(str, callbacks)))
     table, faults = table_of(text), _faults_of_summary(summary)
-    if fault := _fault_of_rows(text, table, config, summary):
+    if fault := _fault_of_rows(text, table, config | {"begun": started.get("log_every")}, summary):
         faults.append(f"metrics.csv is damaged ({fault}): its curve and times do not count")
         table = table.iloc[:0]
+    played = read_table(folder / "evaluations.csv")
+    if lost := played.attrs.get("damaged"):
+        rows = f"{several(lost, 'row')} of {len(played)}"
+        faults.append(f"evaluations.csv is damaged ({rows}): its curve does not count")
+        played = played.iloc[:0]
     return Run(
         folder,
         config,
         summary,
-        curves_of(table, read_table(folder / "evaluations.csv")),
+        curves_of(table, played),
         means_of(table),
         [str(o) for o in overrides] if isinstance(overrides, list) else [],
-        started=read_json(folder / RUN_FILE) or {},
+        started=started,
         faults=faults,
     )
 
@@ -216,15 +227,16 @@ def _fault_of_rows(
     count, every, reached = len(table), config.get("log.every"), summary.get("env_steps")
     if not count:
         return ""
-    damaged = text.count("\n") - 1 - count
-    if damaged > 0:
-        return f"{several(damaged, 'row')} of {count + damaged}"
+    lost = text.count("\n") - 1 - count
+    if damaged := max(0, lost) + table.attrs.get("damaged", 0):
+        return f"{several(damaged, 'row')} of {count + max(0, lost)}"
     steps = table["env_steps"].to_numpy()
     gaps = steps[1:] - steps[:-1]
     if (gaps < 0).any():
         return "its env_steps fall"
-    # The first row is due after `every` steps, or a round of them; `every` may have been changed.
-    if isinstance(every, int) and count > 1 and steps[0] > 2 * max(every, gaps.max()):
+    # The first row is due after `every` steps, as the run began, or a round of them.
+    begun = config.get("begun") or every
+    if isinstance(begun, int) and count > 1 and steps[0] > 2 * max(begun, gaps.max()):
         return f"it begins at env step {steps[0]:.0f}"
     if summary.get("status") != "finished" or not (isinstance(every, int) and reached):
         return ""

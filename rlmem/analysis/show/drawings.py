@@ -136,7 +136,7 @@ def _draw_environment(
     named = [setting for setting in here if setting.label in highlight]
     chosen = named or figures.in_colour(here, marked)
     others = len(here) - len(chosen)
-    shown, alt = named or here, in_words(named or here)
+    shown = named or here
     grey = [f"In grey: {several(others, 'other setting')}."] if others else []
     compared, final = here[0].compares, here[0].metric
     missing = []
@@ -152,9 +152,12 @@ def _draw_environment(
         drawn.keep(env_id, name, said, drawn_of, view, in_words(shown, metric), key)
     for name, over in (("curves", "env_steps"), ("seconds", "seconds")):
         drawn_of = figures.curves(here, over=over, chosen=chosen)
-        key = " ".join([*grey, _around(here, over)])
-        said = found(shown, compared, named)
-        drawn.keep(env_id, name, said, drawn_of, over.replace("_", " "), alt, key)
+        left = [s for s in here if not s.seed_lines("train_return_mean", over)]
+        of, there = over.replace("_", " "), [s for s in shown if s not in left] or shown
+        unknown = [f"Not drawn, as their {of} are not known: {listed(left)}."] if left else []
+        key = " ".join([*grey, _around(here, over), *unknown])
+        said, alt = found(there, compared, named), in_words(there)
+        drawn.keep(env_id, name, said, drawn_of, of, alt, key)
     if played := [setting for setting in here if _is_evaluated(setting)]:
         around = [_around(played, "evaluated_at", "eval_return_mean", EVALUATION)]
         if left := [setting for setting in here if setting not in played]:

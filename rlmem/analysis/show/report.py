@@ -279,18 +279,20 @@ def _note_uncounted(report: Report, fitted: Mapping[str, str]) -> None:
     once, and runs of one label that differ."""
     found = report.collection
     for setting in report.settings:
-        reason = f"finished, but has no {setting.metric}"
-        found.left_out += [
-            (str(run.folder), reason)
-            for run in setting.finished
-            if not np.isfinite(run.number(setting.metric))
-        ]
-        over, ended = len(setting.values(OVER_RUN)), len(setting.finished)
-        if 0 < over < ended:
-            found.notes.append(
-                f"{setting.env_id}, {setting.label}: {over} of {ended} runs have a return over the "
-                "run"
-            )
+        ended = len(setting.finished)
+        figures = (
+            (setting.metric, f"a final return ({setting.metric})"),
+            (OVER_RUN, "a return over the run"),
+            ("memory_bytes_peak", "the memory's bytes (memory_bytes_peak)"),
+        )
+        for name, said in figures:
+            known = len(setting.values(name))
+            if known < ended and (known or name == setting.metric):
+                lacks = [run.seed for run in setting.finished if not np.isfinite(run.number(name))]
+                found.notes.append(
+                    f"{setting.env_id}, {setting.label}: {known} of {ended} runs have {said}; not "
+                    f"seed {', '.join(map(str, sorted(lacks)))}"
+                )
         seeds = [run.seed for run in setting.finished]
         twice = sorted({str(seed) for seed in seeds if seeds.count(seed) > 1})
         if twice:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from rlmem.checksums import CHECKSUM, Summed, verify, verify_file, write_summed
 from rlmem.run_files import (
@@ -61,10 +62,11 @@ def save_state(
             files[name] = known[name] | _time_of(folder / f"{name}.npy")
     for name, value in state.items():
         made = value() if callable(value) else value
+        made = made.numpy(force=True) if isinstance(made, torch.Tensor) else made
         if isinstance(made, np.ndarray):
             files[name] = _write_array(folder / f"{name}.npy", made)
         else:
-            values[name] = made
+            values[name] = made.item() if isinstance(made, np.generic) else made
     _write_values(folder / STATE_FILE, values | {_FILES: files})
     for path in folder.glob("*.npy"):
         if path.stem not in files:  # of a state that was here before
@@ -72,7 +74,14 @@ def save_state(
 
 
 def _write_values(path: Path, values: Mapping[str, Any]) -> None:
-    text = json.dumps(values)[:-1].encode()
+    try:
+        text = json.dumps(values)[:-1].encode()
+    except TypeError as error:
+        kinds = {name: type(value).__name__ for name, value in values.items()}
+        raise TypeError(
+            f"{path.parent.name}: its state cannot be saved ({error}): {kinds}; a state holds "
+            "arrays, numbers, texts, and lists and dicts of these"
+        ) from None
     end = f', "{_CHECKSUM}": {zlib.crc32(text)}}}'.encode()
     write_summed(path, lambda file: file.write(text + end))
 

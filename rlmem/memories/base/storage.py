@@ -21,6 +21,7 @@ class ReplayStorage(Stateful, Storage):
 
     unit = "transitions"  # what the capacity counts
     compresses = False  # whether its projected bytes are a bound that data seldom reach
+    single_steps = False  # whether it has no returns over several, as what follows may be gone
     smaller = ""  # overrides that choose storages of fewer bytes
     device = torch.device("cpu")  # of what is sampled
     _made_of: tuple[tuple, dict[str, Any]]  # the constructor's arguments

@@ -193,7 +193,3 @@ class MemmapFrameStorage(FrameStorage):
     """`FrameStorage` with its frames in a file."""
 
     smaller = ""
-
-    @classmethod
-    def options(cls, settings: MemmapSettings) -> dict[str, Any]:
-        return {"directory": settings.directory}

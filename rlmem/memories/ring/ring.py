@@ -88,8 +88,8 @@ class RingStorage(RingFrames):
 
     @classmethod
     def options(cls, settings: Any) -> dict[str, Any]:
-        """Further arguments, of the settings of a kind of storage."""
-        return {}
+        """Further arguments, of the settings of a kind of storage: its keys."""
+        return settings.as_arguments()
 
     @property
     def _last_cursor_index(self) -> int | None:

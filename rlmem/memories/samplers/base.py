@@ -25,12 +25,12 @@ class ReplaySampler(Stateful, Sampler):
 
     @classmethod
     def build(cls, settings: Settings, needs: Needs, capacity: int) -> "ReplaySampler":
-        """Make the sampler for a run.
+        """Make the sampler for a run: its keys are the constructor's arguments.
 
         Args:
             capacity: slots of the storage (edges of a map).
         """
-        return cls()
+        return cls(**settings.as_arguments())
 
     @classmethod
     def rows_of_a_round(cls, needs: Needs) -> int:
@@ -72,7 +72,7 @@ class ReplaySampler(Stateful, Sampler):
         draws = [self.sample(storage, batch_size) for _ in range(num_batches)]
         index = torch.stack([index for index, _ in draws]).cpu().numpy()
         weights = [info["priority_weight"] for _, info in draws if "priority_weight" in info]
-        return index, {"weight": torch.stack(weights).cpu().numpy()} if weights else {}
+        return index, {"weight": torch.stack(weights).float().cpu().numpy()} if weights else {}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """A sampler that says anew how a minibatch is drawn, and not how a round's are, draws

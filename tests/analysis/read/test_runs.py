@@ -12,7 +12,6 @@ import yaml
 
 from rlmem.analysis.read.collection import collect
 from rlmem.analysis.read.curves import CURVES, EVALUATED, POINTS, read_table
-from rlmem.analysis.read.external import read_external
 from rlmem.analysis.read.runs import read_run
 from tests.analysis.helpers import VERSIONS, make_run
 
@@ -111,9 +110,10 @@ def test_broken_curves_leave_what_is_whole(tmp_path: Path, content: str) -> None
         (lambda lines: [lines[0], *lines[15:]], "it begins at env step 15000"),
         (lambda lines: [*lines[:3], lines[3] + ",9", *lines[4:]], "1 row of 20"),
         (lambda lines: [*lines[:3], f"x{lines[3]}", *lines[4:]], "1 row of 20"),
+        (lambda lines: [*lines[:3], lines[3].replace(".", "l"), *lines[4:]], "1 row of 20"),
         (lambda lines: [*lines[:3], f"-{lines[3]}", *lines[4:]], "its env_steps fall"),
     ],
-    ids=["cut", "late", "cell", "text", "order"],
+    ids=["cut", "late", "cell", "text", "number", "order"],
 )
 def test_rows_that_are_damaged_do_not_count_and_are_named(
     tmp_path: Path, change: Callable[[list[str]], list[str]], why: str
@@ -129,6 +129,24 @@ def test_rows_that_are_damaged_do_not_count_and_are_named(
     (note,) = found.notes
     assert "metrics.csv is damaged" in note
     assert why in note
+
+
+def test_a_run_that_goes_on_with_rows_more_often_is_whole(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "a", config={"log.every": 100})
+    lines = (folder / "metrics.csv").read_text().splitlines()
+    (folder / "metrics.csv").write_text("\n".join([lines[0], *lines[10:]]) + "\n")
+    assert "it begins at env step 10000" in collect([folder]).notes[0]
+    (folder / "run.json").write_text(json.dumps({"id": "a", "log_every": 10_000}))
+    assert collect([folder]).notes == []
+
+
+def test_a_damaged_evaluation_is_named_and_not_drawn(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "a", evaluated=4)
+    text = (folder / "evaluations.csv").read_text()
+    (folder / "evaluations.csv").write_text(text.replace(",1,", ",1,z", 1))
+    (note,) = collect([folder]).notes
+    assert note.endswith("evaluations.csv is damaged (1 row of 8): its curve does not count")
+    assert len(read_run(folder).curves["evaluated_at"]) == 0
 
 
 def test_cells_that_are_no_numbers_are_nan(tmp_path: Path) -> None:
@@ -265,29 +283,6 @@ def test_jobs_of_a_sweep_that_left_no_run_are_said(tmp_path: Path) -> None:
     assert found.notes == [f"{tmp_path}: 7 of 10 jobs have not started"]
 
 
-OUTSIDER = """env_steps,return,bytes,seed,label
-1000,1,100,0,SB3
-2000,5,200,0,SB3
-1000,2,100,1,SB3
-2000,7,200,1,SB3
-"""
-
-
-def test_curves_of_others_become_runs(tmp_path: Path) -> None:
-    make_run(tmp_path / "runs" / "a")
-    (tmp_path / "sb3.csv").write_text(OUTSIDER)
-    found = collect([tmp_path / "runs"], [tmp_path / "sb3.csv"])
-    others = [run for run in found.runs if run.external]
-    assert [run.number("eval_return_mean") for run in others] == [5, 7]
-    assert {run.env_id for run in others} == {"CartPole-v1"}
-    assert others[0].number("memory_bytes_peak") == 200
-    assert [run.seed for run in others] == [0, 1]
-    (tmp_path / "sb3.csv").write_text(OUTSIDER.replace(",1,SB3", ",1.0,SB3"))
-    assert [run.seed for run in read_external(tmp_path / "sb3.csv", "CartPole-v1")] == [0, 1]
-    (tmp_path / "sb3.csv").write_text(OUTSIDER + "3000,9,300,0.0,SB3\n")  # the same seed
-    assert [run.seed for run in read_external(tmp_path / "sb3.csv", "CartPole-v1")] == [0, 1]
-
-
 def test_a_curve_that_begins_late_is_told(tmp_path: Path) -> None:
     """Its return over the run leaves out how long it took to the first episode's end."""
     make_run(tmp_path / "early")
@@ -300,17 +295,6 @@ def test_a_curve_that_begins_late_is_told(tmp_path: Path) -> None:
     assert "the first return is known at 5% of a run, of another at 50%" in note
 
 
-def test_curves_of_other_lengths_are_told(tmp_path: Path) -> None:
-    make_run(tmp_path / "runs" / "a")
-    (tmp_path / "sb3.csv").write_text(OUTSIDER)
-    found = collect([tmp_path / "runs"], [tmp_path / "sb3.csv"])
-    late, lengths = found.notes
-    assert late.startswith(
-        "CartPole-v1: the first return is known at 5% of a run, of another at 50%"
-    )
-    assert lengths == "CartPole-v1: runs of different lengths (2,000, 20,000 env steps)"
-
-
 def test_a_commit_that_is_not_known_is_no_other_one(tmp_path: Path) -> None:
     for seed, commit in enumerate(("abcdef", None, "abcdef")):
         make_run(tmp_path / f"{seed}", seed=seed, git_commit=commit)
@@ -319,30 +303,10 @@ def test_a_commit_that_is_not_known_is_no_other_one(tmp_path: Path) -> None:
     assert collect([tmp_path]).notes == ["runs of 2 commits of rlmem"]
 
 
-def test_of_several_lines_at_the_last_step_the_last_one_counts(tmp_path: Path) -> None:
-    (tmp_path / "sb3.csv").write_text(OUTSIDER + "2000,3,200,0,SB3\n")
-    runs = read_external(tmp_path / "sb3.csv", "CartPole-v1")
-    assert [run.number("eval_return_mean") for run in runs] == [3, 7]
-
-
-@pytest.mark.parametrize(
-    ("content", "env_id", "reason"),
-    [
-        ("env_steps,return\n1,2\n", "Pong", "has no column bytes, seed, label"),
-        (OUTSIDER + "x,1,1,0,SB3\n", "Pong", "line 6"),
-        (OUTSIDER + "1,1,1,first,SB3\n", "Pong", "line 6: seed first is no whole number"),
-        (OUTSIDER + "1000,1,1,0,SB3\n", "Pong", "seed 0 of SB3 has env_steps 1000 twice"),
-        (OUTSIDER, None, "has no column env_id"),
-        (
-            OUTSIDER.replace("label\n", "label,env_id\n").replace("SB3\n", "SB3,\n"),
-            None,
-            "line 2 has no env_id",
-        ),
-    ],
-)
-def test_other_files_are_left_out_with_a_reason(
-    tmp_path: Path, content: str, env_id: str | None, reason: str
-) -> None:
-    (tmp_path / "a.csv").write_text(content)
-    with pytest.raises(ValueError, match=reason):
-        read_external(tmp_path / "a.csv", env_id)
+def test_a_link_to_a_sweep_leads_to_its_runs(tmp_path: Path) -> None:
+    for seed in (0, 1):
+        make_run(tmp_path / "sweep" / f"seed={seed}", seed=seed)
+    (tmp_path / "sweep" / "sweep.json").write_text("{}")
+    (tmp_path / "all").mkdir()
+    (tmp_path / "all" / "linked").symlink_to(tmp_path / "sweep")
+    assert [run.seed for run in collect([tmp_path / "all"]).runs] == [0, 1]

@@ -194,9 +194,11 @@ def test_what_does_not_count_is_said(tmp_path: Path) -> None:
     report = write_report([tmp_path / "sweep"], tmp_path / "report")
     (setting,) = rows_of(tmp_path / "report/summary.csv")
     assert setting["n"] == "2"
-    assert report.collection.notes == ["CartPole-v1, uniform: seed 0 more than once"]
-    reasons = [reason for _, reason in report.collection.left_out]
-    assert reasons == ["finished, but has no eval_return_mean"]
+    assert report.collection.notes == [
+        "CartPole-v1, uniform: 2 of 3 runs have a final return (eval_return_mean); not seed 1",
+        "CartPole-v1, uniform: seed 0 more than once",
+    ]
+    assert report.collection.left_out == []
 
 
 def test_a_label_over_several_settings_shows_each_command(tmp_path: Path) -> None:

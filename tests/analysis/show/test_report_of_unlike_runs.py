@@ -70,7 +70,7 @@ def test_of_how_many_runs_the_return_over_the_run_is_is_told(tmp_path: Path) -> 
     head, *_, last = (tmp_path / "5/metrics.csv").read_text().splitlines()
     (tmp_path / "5/metrics.csv").write_text(f"{head}\n{last}\n")
     found = notes_of(tmp_path)
-    assert "CartPole-v1, uniform: 5 of 6 runs have a return over the run" in found
+    assert "CartPole-v1, uniform: 5 of 6 runs have a return over the run; not seed 5" in found
     assert "5 of 6 seeds" in (tmp_path / "report/index.html").read_text()
     (row,) = (tmp_path / "report/summary.csv").read_text().splitlines()[1:]
     (head,) = (tmp_path / "report/summary.csv").read_text().splitlines()[:1]
