@@ -54,10 +54,10 @@ def table_of(text: str) -> "pd.DataFrame":
     numbers = pd.DataFrame(columns, dtype="float64")
     rows = numbers["env_steps"].notna()
     known = numbers.columns[numbers.notna().any()]  # the others are of text
-    odd = (table[known].notna() & numbers[known].isna())[rows].any(axis=1)
-    numbers = numbers[rows].reset_index(drop=True)
-    numbers.attrs["damaged"] = int(odd.sum())
-    return numbers
+    odd: Any = (table[known].notna() & numbers[known].isna()).any(axis=1)
+    whole = numbers.dropna(subset=["env_steps"]).reset_index(drop=True)
+    whole.attrs["damaged"] = int((odd & rows).sum())
+    return whole
 
 
 def curves_of(

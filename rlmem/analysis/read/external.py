@@ -44,8 +44,8 @@ def read_external(path: Path, default_env: str | None) -> list[Run]:
     curves: dict[tuple[str, str, int], list[Point]] = {}
     for line, row in enumerate(text.to_dict("records"), start=2):
         try:
-            own = [float(row.get(name) or "nan") for name in ("bytes", "eval_return")]
-            point = float(row["env_steps"]), float(row["return"]), *own
+            size, score = (float(row.get(key) or "nan") for key in ("bytes", "eval_return"))
+            point = float(row["env_steps"]), float(row["return"]), size, score
         except ValueError:
             raise ValueError(f"line {line} holds something that is no number") from None
         if not (all(map(math.isfinite, point[:2])) and row["label"] and row["seed"]):
