@@ -91,6 +91,10 @@ def atari_100k() -> list[Claim]:
             f"Road Runner's of its five seeds, is {middles[agent]}; the published "
             f"scores give {short(float(iqm(np.array(theirs))), '.2f')}."
         )
+    others += [
+        _of_game("DrQ(eps), as published", game, PUBLISHED["DrQ(eps)"][game])
+        for game in ("MsPacman", "Pong")
+    ]
     updated = f"5 seeds; {updates:,} gradient steps |"
     packed = [of(table, row, "memory_bytes_peak") / 2**20 for row in rows]
     # Since chunks are packed again: the last seed of the first row, and the second.
