@@ -18,6 +18,11 @@ def config_options(group: str) -> list[str]:
     return [file.stem for file in (CONF_DIR / group).glob("*.yaml")]
 
 
+def plain_values(config_name: str) -> dict[str, Any]:
+    """The values of conf/<config_name>.yaml, which are there without overrides."""
+    return yaml.safe_load((CONF_DIR / f"{config_name}.yaml").read_text())
+
+
 def goes_with(key: str) -> str:
     """`; it goes with memory=her`: the options of a group that have a key, or nothing."""
     path = key.split(".")

@@ -7,14 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from rlmem import registry
 from rlmem.config.errors import example, explain
-from rlmem.config.groups import goes_with
-from rlmem.config.schema import CONF_DIR, EvaluateSettings, TrainSettings
+from rlmem.config.groups import goes_with, plain_values
+from rlmem.config.schema import EvaluateSettings, TrainSettings
 from rlmem.config.shares import check_shares, processes_of, share_of
 from rlmem.errors import UserError
 from rlmem.setting_keys import all_parts
@@ -138,7 +137,7 @@ def _check_read(settings: EvaluateSettings) -> None:
     Raises:
         UserError: names it, and the modes that read it.
     """
-    plain = yaml.safe_load((CONF_DIR / "evaluate.yaml").read_text()) | {"run": ""}
+    plain = plain_values("evaluate") | {"run": ""}
     for key, modes in _READ_BY.items():
         value = getattr(settings, key)
         if settings.mode not in modes and value != plain[key]:

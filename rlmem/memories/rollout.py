@@ -24,6 +24,7 @@ from rlmem.memories.ring.ring import RingStorage
 from rlmem.memories.ring.writer import RingWriter
 from rlmem.memories.samplers.base import ReplaySampler
 from rlmem.registry import part
+from rlmem.settings import Settings
 
 
 class RolloutWriter(RingWriter):
@@ -212,7 +213,7 @@ class Rollout:
             UserError: the budget does not hold the rollout.
         """
         spec = needs.spec
-        storage = FrameStorage.build(None, needs, settings.capacity)
+        storage = FrameStorage.build(Settings(), needs, settings.capacity)
         budget = None if settings.budget is None else read_budget(settings.budget)
         if budget is not None and budget < (most := _most_bytes(storage)):
             raise UserError(
