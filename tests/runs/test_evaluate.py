@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import yaml
 
+import rlmem
 from rlmem.config import run_hydra
 from rlmem.config.schema import EvaluateSettings
 from rlmem.errors import UserError
@@ -76,6 +77,40 @@ def test_each_score_is_kept(run_dir: Path) -> None:
     for row, summary in zip(rows, summaries, strict=True):
         assert float(row["return_mean"]) == summary["return_mean"]
         assert (int(row["env_steps"]), int(row["seed"])) == (summary["env_steps"], summary["seed"])
+
+
+def test_a_score_does_not_join_a_line_that_was_cut_off(run_dir: Path) -> None:
+    scored(run_dir)
+    file = run_dir / "evaluation/scores.csv"
+    file.write_text(file.read_text()[:-5])
+    summary, _ = scored(run_dir, "checkpoint=best")
+    with file.open(newline="") as lines:
+        assert float([*csv.DictReader(lines)][-1]["return_mean"]) == summary["return_mean"]
+
+
+def test_a_line_that_was_cut_off_and_a_damaged_summary_are_no_numbers(run_dir: Path) -> None:
+    run = rlmem.load_run(run_dir)
+    whole = len(run.metrics)
+    file = run_dir / "metrics.csv"
+    file.write_text(file.read_text()[:-5])
+    assert len(run.metrics) == whole - 1
+    (run_dir / "summary.json").write_text("{")
+    with pytest.raises(UserError, match=r"summary\.json: cannot be read"):
+        _ = run.summary
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "mode=status sweep=x out=y",
+        "mode=report sweep=x run=y",
+        "mode=map run=x video=true",
+        "mode=plot runs=[x] seed=3",
+    ],
+)
+def test_a_key_that_a_mode_does_not_read_is_refused(given: str) -> None:
+    with pytest.raises(UserError, match=r"^\w+=\w+: mode=\w+ does not read it, mode=.* does"):
+        evaluate_settings(*given.split())
 
 
 def test_a_score_that_cannot_be_written_is_said_first(
