@@ -16,6 +16,7 @@ from rlmem.cli import _train
 from rlmem.collect.collector import Collector
 from rlmem.config import CONF_DIR, run_hydra
 from rlmem.config.plugins import set_defaults
+from rlmem.config.quoting import shell_override
 from rlmem.runs.resume import lock_run
 from tests.runs.helpers import TINY, TINY_GWR, rows_of, signal_at, summary_of
 
@@ -66,9 +67,10 @@ def test_the_same_command_skips_finished_jobs_and_goes_on_with_the_others(
     argv = ["-m", "seed=0,1,2", *TINY, f"hydra.sweep.dir={tmp_path}"]
     assert run_hydra(_train, "train", [argv[0], "seed=0", *argv[2:]]) == 0
     with monkeypatch.context() as patch:
-        signal_at(patch, 201)
-        with pytest.raises(SystemExit):  # as the process would: the sweep stops at seed 1
-            run_hydra(_train, "train", argv)
+        signal_at(patch, 201)  # the sweep stops at seed 1
+        assert run_hydra(_train, "train", argv) == 128 + signal.SIGTERM
+    again = shell_override("hydra.sweep.dir", str(tmp_path))
+    assert f"rlmem: interrupted; the same command with {again} goes on" in capfd.readouterr().err
     status = read_status(tmp_path)
     counts = {"done": 1, "interrupted": 1, "missing": 1}
     assert {state: count for state, count in status.counts.items() if count} == counts

