@@ -19,6 +19,7 @@ from rlmem.runs.summary import read_summary
 from tests.runs.helpers import signal_at
 from tests.runs.test_study import DEFINITION, MATURE
 
+IMPORTING = 40 * 2**20  # bytes of a process that has begun to import
 LONG = DEFINITION.replace("max_env_steps=300", "max_env_steps=1000000")
 
 
@@ -71,7 +72,10 @@ def test_ctrl_c_while_processes_start_is_one_line(tmp_path: Path) -> None:
     process = begun(tmp_path, 2)
     assert process.stdout is not None
     assert "2 at once" in process.stdout.readline()
-    while len(psutil.Process(process.pid).children()) < 3:  # multiprocessing's own is one
+    while not any(
+        "spawn_main" in " ".join(child.cmdline()) and child.memory_info().rss > IMPORTING
+        for child in psutil.Process(process.pid).children()
+    ):
         time.sleep(0.01)
     os.killpg(process.pid, signal.SIGINT)
     assert process.communicate(timeout=MATURE)[1] == (
