@@ -142,8 +142,8 @@ def _check_read(settings: EvaluateSettings) -> None:
         value = getattr(settings, key)
         if settings.mode not in modes and value != plain[key]:
             raise UserError(
-                f"{key}={value}: mode={settings.mode} does not read it, mode={' or '.join(modes)} "
-                "does; leave it out"
+                f"{key}={value}: is not of mode={settings.mode} but of {', '.join(modes)}; leave "
+                "it out"
             )
 
 
