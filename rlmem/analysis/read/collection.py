@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rlmem.analysis.read.external import read_external
-from rlmem.analysis.read.runs import Run, find_runs, read_run
+from rlmem.analysis.read.runs import ENV_ARGUMENTS, Run, find_runs, read_run
 from rlmem.analysis.read.sweeps import SweepFiles
 from rlmem.units import several
 
@@ -172,6 +172,16 @@ def _note(found: Collection) -> None:
             "they stood when they were left off (eval_unended in summary.json)"
         )
     found.notes += [f"{run.folder}: {fault}" for run in ours for fault in run.faults]
+    arguments: dict[str, set[frozenset[str]]] = defaultdict(set)
+    for run in ours:
+        given = frozenset(key for key in run.config if key.startswith(ENV_ARGUMENTS))
+        arguments[run.task.split(", ")[0]].add(given)
+    for name, given in sorted(arguments.items()):
+        if odd := sorted(frozenset.union(*given) - frozenset.intersection(*given)):
+            found.notes.append(
+                f"{name}: {', '.join(odd)} is given by some runs alone, which makes another task: "
+                "they are not compared with the others"
+            )
     sound = (run for run in ours if not run.faults)
     if lost := sum(_ended(run) and not len(run.curves["env_steps"]) for run in sound):
         lacking = several(lost, "run")

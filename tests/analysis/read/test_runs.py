@@ -295,6 +295,14 @@ def test_a_curve_that_begins_late_is_told(tmp_path: Path) -> None:
     assert "the first return is known at 5% of a run, of another at 50%" in note
 
 
+def test_an_argument_of_the_environment_that_some_runs_lack_is_told(tmp_path: Path) -> None:
+    for seed, more in enumerate(({}, {}, {"env.kwargs.cell": 2})):
+        make_run(tmp_path / f"{seed}", seed=seed, config={"env.kwargs.size": 1, **more})
+    (note,) = collect([tmp_path]).notes
+    assert note.startswith("CartPole-v1: env.kwargs.cell is given by some runs alone")
+    assert collect([tmp_path / "0", tmp_path / "1"]).notes == []
+
+
 def test_a_commit_that_is_not_known_is_no_other_one(tmp_path: Path) -> None:
     for seed, commit in enumerate(("abcdef", None, "abcdef")):
         make_run(tmp_path / f"{seed}", seed=seed, git_commit=commit)
