@@ -17,7 +17,7 @@ from rlmem.config.run_directory import run_settings
 from rlmem.config.schema import TrainSettings
 from rlmem.errors import UserError
 from rlmem.registry import load_plugins
-from rlmem.run_files import table_text
+from rlmem.run_files import table_text, whole_lines
 from rlmem.runs.summary import read_summary
 
 
@@ -92,9 +92,7 @@ class Run:
     def _table(self, name: str) -> pandas.DataFrame:
         path = self.path / f"{name}.csv"
         try:
-            text = table_text(path)
-            # Of a run that goes on, or was killed: its last line may not be whole.
-            return pandas.read_csv(io.StringIO(text[: text.rfind("\n") + 1]))
+            return pandas.read_csv(io.StringIO(whole_lines(table_text(path))))
         except (FileNotFoundError, pandas.errors.EmptyDataError):
             return pandas.DataFrame()
         except (OSError, ValueError) as error:

@@ -146,6 +146,11 @@ def table_text(path: Path) -> str:
     return read_bytes(path, MOST_TABLE).decode(errors="replace").replace("\0", "")
 
 
+def whole_lines(text: str) -> str:
+    """A table without a last line that was cut off: half a number is a number too."""
+    return text[: text.rfind("\n") + 1]
+
+
 def is_column(name: str) -> bool:
     """Whether this can be a column's name: printable, of at most LONGEST_COLUMN characters, with no
     space around it; and a spreadsheet computes what begins with = + - or @."""

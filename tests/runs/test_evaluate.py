@@ -14,6 +14,7 @@ import yaml
 import rlmem
 from rlmem.config import run_hydra
 from rlmem.config.schema import EvaluateSettings
+from rlmem.config.validate import _READ_BY
 from rlmem.errors import UserError
 from rlmem.runs.evaluate import MODES, evaluate
 from tests.analysis.helpers import make_run
@@ -97,6 +98,12 @@ def test_a_line_that_was_cut_off_and_a_damaged_summary_are_no_numbers(run_dir: P
     (run_dir / "summary.json").write_text("{")
     with pytest.raises(UserError, match=r"summary\.json: cannot be read"):
         _ = run.summary
+
+
+def test_of_each_key_is_known_which_modes_read_it() -> None:
+    keys = {f.name for f in fields(EvaluateSettings) if f.init} - {"mode", "plugins", "debug"}
+    assert _READ_BY.keys() == keys
+    assert {mode for modes in _READ_BY.values() for mode in modes} == {*MODES}
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlmem.run_files import table_text
+from rlmem.run_files import table_text, whole_lines
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,10 +31,9 @@ def read_table(path: Path) -> "pd.DataFrame":
 def text_of(path: Path) -> str:
     """The text of a table up to its last whole line; '' where there is none."""
     try:
-        text = table_text(path)
+        return whole_lines(table_text(path))
     except (OSError, ValueError):
         return ""
-    return text[: text.rfind("\n") + 1]
 
 
 def table_of(text: str) -> "pd.DataFrame":

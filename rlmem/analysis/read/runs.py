@@ -189,7 +189,8 @@ def read_run(folder: Path) -> Run:
     if isinstance(callbacks, dict) and callbacks:  # some have no keys
         config["callbacks"] = " ".join(sorted(map(str, callbacks)))
     table, faults = table_of(text), _faults_of_summary(summary)
-    if fault := _fault_of_rows(text, table, config | {"begun": started.get("log_every")}, summary):
+    every = config.get("log.every")
+    if fault := _fault_of_rows(text, table, every, started.get("log_every", every), summary):
         faults.append(f"metrics.csv is damaged ({fault}): its curve and times do not count")
         table = table.iloc[:0]
     played = read_table(folder / "evaluations.csv")
@@ -220,11 +221,15 @@ def _faults_of_summary(summary: dict[str, Any]) -> list[str]:
 
 
 def _fault_of_rows(
-    text: str, table: "pd.DataFrame", config: dict[str, Any], summary: dict[str, Any]
+    text: str, table: "pd.DataFrame", every: Any, begun: Any, summary: dict[str, Any]
 ) -> str:
     """What no run writes, or too few rows; '' where all is well. A mean of what is left would be
-    another number."""
-    count, every, reached = len(table), config.get("log.every"), summary.get("env_steps")
+    another number.
+
+    Args:
+        every: log.every as it is; `begun`: as the run began, which may have gone on with another.
+    """
+    count, reached = len(table), summary.get("env_steps")
     if not count:
         return ""
     lost = text.count("\n") - 1 - count
@@ -234,8 +239,7 @@ def _fault_of_rows(
     gaps = steps[1:] - steps[:-1]
     if (gaps < 0).any():
         return "its env_steps fall"
-    # The first row is due after `every` steps, as the run began, or a round of them.
-    begun = config.get("begun") or every
+    # The first row is due after so many steps, or a round of them.
     if isinstance(begun, int) and count > 1 and steps[0] > 2 * max(begun, gaps.max()):
         return f"it begins at env step {steps[0]:.0f}"
     if summary.get("status") != "finished" or not (isinstance(every, int) and reached):
