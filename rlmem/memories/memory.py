@@ -332,7 +332,7 @@ class ReplayMemory:
         return self._collect("footprint")
 
     def projected_footprint(self) -> dict[str, int]:
-        """Component -> bytes held when full."""
+        """Component -> bytes held when full; a budget, which may end it before, is not in it."""
         return self._collect("projected_footprint")
 
     def _collect(self, method: str) -> dict[str, int]:

@@ -52,6 +52,7 @@ def block(rows: int = 4, **changes: Any) -> dict[str, Any]:
         ({"next_reward": np.ones((4, 2))}, r"reward of float64 and shape \(4, 2\) was given for 4"),
         ({"next_reward": np.ones(3)}, r"reward of float64 and shape \(3,\)"),
         ({"next_reward": None}, "reward of object"),
+        ({"next_reward": np.full(4, 1e39)}, "reward 1e\\+39 was given, which is no float32"),
         ({"next_terminated": np.zeros(3, bool)}, r"terminated of bool and shape \(3,\)"),
         ({"next_terminated": np.full(4, 0.5)}, "terminated 0.5 was given, which is no bool"),
         ({"next_truncated": np.zeros(5, bool)}, r"truncated of bool and shape \(5,\)"),

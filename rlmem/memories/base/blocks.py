@@ -72,7 +72,7 @@ def _column(data: Any, name: str, n: int, dtype: Any) -> np.ndarray:
     """One value of each of N transitions, dtype [N]; flags and numbers of environments exactly.
 
     Raises:
-        ValueError: they are not so many, or no such values.
+        ValueError: they are not so many, or no such values: finite ones beyond the dtype's range.
     """
     given, dtype = _array(data[name]), np.dtype(dtype)
     if given.dtype.kind not in "biuf" or given.shape not in ((n,), (n, 1), () if n == 1 else (n,)):
@@ -82,8 +82,10 @@ def _column(data: Any, name: str, n: int, dtype: Any) -> np.ndarray:
         )
     with np.errstate(invalid="ignore", over="ignore"):
         held = given.reshape(n).astype(dtype, copy=False)
-    if dtype.kind != "f" and (lost := held != given.reshape(n)).any():
-        raise ValueError(f"{name} {given.reshape(n)[lost][0]} was given, which is no {dtype}")
+    given = given.reshape(n)
+    lost = np.isinf(held) & np.isfinite(given) if dtype.kind == "f" else held != given
+    if lost.any():
+        raise ValueError(f"{name} {given[lost][0]} was given, which is no {dtype}")
     return held
 
 

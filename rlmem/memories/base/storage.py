@@ -98,7 +98,7 @@ class ReplayStorage(Stateful, Storage):
         raise NotImplementedError
 
     def projected_footprint(self) -> dict[str, int]:
-        """Component -> bytes held when full."""
+        """Component -> bytes held at `max_size`; `limit_bytes` may end it before."""
         raise NotImplementedError
 
     @property

@@ -168,6 +168,29 @@ def _follow(m, contexts, node, beta):
 
 
 @njit(cache=True)
+def _finish(m, streams, rule, env, due, node, terminated, truncated, index):
+    """Make edges of the `due` oldest that wait in an env; they lead to `node`."""
+    pending, waiting = streams.pending[env], streams.waiting[env]
+    for k in range(due):
+        if pending[k].node >= 0:  # its source was not removed meanwhile
+            edge = visit_edge(
+                m, pending[k].node, node, pending[k], streams.actions[env, k],
+                terminated, truncated, rule,
+            )  # fmt: skip
+            if edge >= 0 and m.edges[edge].count == 1:
+                # Perhaps at a removed edge's position: rows of this block that name it mean that.
+                for row in range(index.shape[0]):
+                    if index[row] == edge:
+                        index[row] = -1
+            if pending[k].row >= 0:  # else its row was of an earlier block
+                index[pending[k].row] = edge
+    for k in range(due, waiting):  # the others move to the front
+        pending[k - due] = pending[k]
+        streams.actions[env, k - due] = streams.actions[env, k]
+    streams.waiting[env] = waiting - due
+
+
+@njit(cache=True)
 def _advance(m, streams, rule, event, action, node, index):
     """Enter a reward into the pending edges of an env and finish those that are due at `node`.
 
@@ -184,26 +207,11 @@ def _advance(m, streams, rule, event, action, node, index):
     for k in range(last + 1):
         pending[k].partial += rule.gamma ** pending[k].steps * event.reward
         pending[k].steps += 1
+    streams.waiting[env] = last + 1
     done = event.terminated or event.truncated
     # An end finishes all of them here; else the oldest is due once it spans n_step steps.
     due = last + 1 if done else (1 if pending[0].steps == rule.n_step else 0)
-    for k in range(due):
-        if pending[k].node >= 0:  # its source was not removed meanwhile
-            edge = visit_edge(
-                m, pending[k].node, node, pending[k], streams.actions[env, k],
-                event.terminated, event.truncated, rule,
-            )  # fmt: skip
-            if edge >= 0 and m.edges[edge].count == 1:
-                # Perhaps at a removed edge's position: rows of this block that name it mean that.
-                for row in range(index.shape[0]):
-                    if index[row] == edge:
-                        index[row] = -1
-            if pending[k].row >= 0:  # else its row was of an earlier block
-                index[pending[k].row] = edge
-    for k in range(due, last + 1):  # the others move to the front
-        pending[k - due] = pending[k]
-        streams.actions[env, k - due] = streams.actions[env, k]
-    streams.waiting[env] = last + 1 - due
+    _finish(m, streams, rule, env, due, node, event.terminated, event.truncated, index)
 
 
 @njit(cache=True)
@@ -228,7 +236,10 @@ def walk(m, streams, rule, search, events, actions, seen, index):
     for i in range(count):
         begins = events[i]
         if begins.start and not begins.edge:  # nothing leads here, whether or not an end was told
-            streams.last[begins.env], streams.waiting[begins.env] = -1, 0
+            env, last = begins.env, streams.last[begins.env]
+            if last >= 0:  # no end was told: edges of fewer steps lead to its last observation
+                _finish(m, streams, rule, env, streams.waiting[env], last, False, False, index)
+            streams.last[env], streams.waiting[env] = -1, 0
             streams.contexts[begins.env * depth : (begins.env + 1) * depth] = 0.0
         if i % size == 0:
             # No node is marked while a block is swept for: bounds hold from here on.

@@ -65,7 +65,7 @@ class GWRWriter(ReplayWriter):
         embedding: the space in which distances are measured.
         num_envs: environments that write; `env_id` is 0 .. num_envs - 1.
         n_step: an edge leads this many steps on, with the discounted sum of the rewards; fewer at
-            an episode's end. A row gets the index -1 until its edge is made.
+            an episode's end, told or not. A row gets the index -1 until its edge is made.
         gamma: discount of the n-step sum.
         rule: the other constants, where they are not the paper's.
         seed: of the rounding of prototypes and of the pairs behind the scale.
