@@ -60,13 +60,13 @@ class RandomEvictionWriter(ReplayWriter):
         """
         block = self._storage.read_block(data)
         capacity, rows = self._storage.max_size, len(block)
-        row = torch.arange(rows, device="cpu")
-        number, free = self._seen + row, len(self._storage) + row
+        number = self._seen + torch.arange(rows, device="cpu")
         among = number + 1 if self.reservoir else torch.full_like(number, capacity)
         chance = torch.rand(rows, generator=self._rng, dtype=torch.float64, device="cpu")
-        # Slots are filled in order. One that was loaded from a smaller memory has free ones.
-        slots = torch.where(free < capacity, free, (chance * among).long())
+        slots = (chance * among).long()
         slots[slots >= capacity] = -1
+        free = torch.from_numpy(self._storage.free_slots(rows))  # of a new memory, or a larger one
+        slots[: len(free)] = free
         self._storage.set(slots.numpy(), block)
         self._seen += rows
         return slots

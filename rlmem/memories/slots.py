@@ -81,6 +81,7 @@ class SlotStorage(TransitionStorage):
         self._order = lazy_zeros((capacity,), np.int64)  # slots held, in the order of first use
         self._held = lazy_zeros((capacity,), np.bool_)
         self._count = 0
+        self._end = 0  # behind the highest slot that is held
         self._running = np.zeros((num_envs, stack, *frame_shape), self.dtype)  # newest frames
         self._runs = np.zeros(num_envs, np.bool_)  # whether these wait for their transition
 
@@ -130,6 +131,13 @@ class SlotStorage(TransitionStorage):
         self._order[self._count : self._count + len(fresh)] = fresh
         self._held[fresh] = True
         self._count += len(fresh)
+        self._end = max(self._end, int(into.max(initial=-1)) + 1)
+
+    def free_slots(self, most: int) -> np.ndarray:
+        """The lowest slots that hold nothing, int64, `most` of them or all that there are."""
+        if self._end == self._count:  # there is none below
+            return np.arange(self._count, min(self._count + most, self.max_size))
+        return np.flatnonzero(~self._held[: self.max_size])[:most]
 
     def _stacks(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
         """Whole observations and next observations of a block's rows, zeros before an episode."""
@@ -140,9 +148,10 @@ class SlotStorage(TransitionStorage):
         for row, env in enumerate(block.env_id):
             running = self._running[env]
             # A frame that is not the one that was waited for begins an episode.
-            if not (self._runs[env] and np.array_equal(running[-1], block.observation[row])):
+            given = block.observation[row]
+            if not (self._runs[env] and running[-1].tobytes() == given.tobytes()):
                 running[:-1] = 0
-                running[-1] = block.observation[row]
+                running[-1] = given
             before[row] = running.reshape(shape[1:])
             running[:-1] = running[1:].copy()
             running[-1] = block.next_observation[row]
@@ -191,7 +200,13 @@ class SlotStorage(TransitionStorage):
                 f"memory.budget={budget}: too small for this memory, of which one transition takes "
                 f"{fixed + a_slot} bytes; use that much or more"
             )
-        self.max_size = min(self.max_size, (budget - fixed) // a_slot)
+        most = (budget - fixed) // a_slot
+        if most < self._end:
+            raise UserError(
+                f"budget={budget}: has room for {most} slots, and slot {self._end - 1} is held; "
+                "use more"
+            )
+        self.max_size = min(self.max_size, most)
 
     def bytes_a_transition(self) -> int:
         """Bytes that one more transition takes."""
@@ -217,7 +232,7 @@ class SlotStorage(TransitionStorage):
 
     def _empty(self) -> None:
         self._held[self._order[: self._count]] = False
-        self._count = 0
+        self._count = self._end = 0
         self._runs[:] = False
         for column in self._columns.values():
             give_back_all(column)
@@ -246,11 +261,12 @@ class SlotStorage(TransitionStorage):
         for name, column in self._columns.items():
             column[order] = state[name]
         self._order[: len(order)], self._count = order, len(order)
-        self._held[order] = True
+        self._held[order], self._end = True, int(order.max(initial=-1)) + 1
         self._running[:], self._runs[:] = state["running"], state["runs"]
 
     def check_valid(self) -> None:
         order = self._order[: self._count]
         assert len(np.unique(order)) == len(order), "a slot is held twice"
         assert self._held[order].all(), "a held slot is not marked"
+        assert self._end == order.max(initial=-1) + 1, "the highest slot is another one"
         assert int(np.count_nonzero(self._held)) == len(order), "a slot is marked and not held"

@@ -1,5 +1,4 @@
-"""What users give a memory of their own: numpy's numbers, filled storages, columns, defaults of
-torch."""
+"""What users give a memory of their own: numpy's numbers, columns, defaults of torch."""
 
 import os
 from collections.abc import Iterator
@@ -17,28 +16,13 @@ from rlmem.memories import (
     FrameStorage,
     PrioritizedSampler,
     RankSampler,
-    ReplayMemory,
-    RingWriter,
     SlotStorage,
     UniformSampler,
 )
-from rlmem.memories.random_eviction import RandomEvictionWriter
 from rlmem.memories.samplers.sequence import SequenceSampler
 from rlmem.memories.transforms.consolidation import BoundedStates
 from rlmem.memories.transforms.hindsight import HindsightTransform
-
-
-def block(rows: int, **columns: Any) -> dict[str, Any]:
-    states = np.arange(4.0 * (rows + 1), dtype=np.float32).reshape(-1, 4)
-    no = np.zeros((rows, 1), bool)
-    following = {"observation": states[1:], "reward": np.ones((rows, 1), np.float32)}
-    following |= {"terminated": no, "truncated": no}
-    action = np.zeros(rows, np.int64)
-    return {"observation": states[:-1], "action": action, "next": following, **columns}
-
-
-def memory_of(storage: Any, sampler: Any = None, **options: Any) -> ReplayMemory:
-    return ReplayMemory(storage, sampler or UniformSampler(), RingWriter(), seed=0, **options)
+from tests.memories.given import block, memory_of
 
 
 def test_sizes_of_numpy_are_saved(tmp_path: Path) -> None:
@@ -53,80 +37,6 @@ def test_sizes_of_numpy_are_saved(tmp_path: Path) -> None:
     )
     again.load(tmp_path / "saved")
     assert len(again) == 9
-
-
-@pytest.mark.parametrize("sampler", [PrioritizedSampler, RankSampler])
-def test_what_a_storage_held_before_is_drawn(sampler: Any) -> None:
-    storage = FrameStorage(100, (4,), np.float32)
-    storage.append(block(50))
-    memory = memory_of(storage, sampler(100))
-    memory.extend(block(4))
-    assert set(memory.sample(2000)["index"].tolist()) == set(range(54))
-
-
-def filled(budget: int | None = None, **options: Any) -> FrameStorage:
-    """A ring that holds what came last of 900 rows."""
-    storage = FrameStorage(700, (4,), np.float32, budget=budget, **options)
-    for _ in range(9):
-        storage.append(block(100))
-    return storage
-
-
-def slots_of(storage: Any) -> set[int]:
-    return set(storage.locate(torch.arange(len(storage))).tolist())
-
-
-@pytest.mark.parametrize("sampler", [PrioritizedSampler, RankSampler])
-def test_what_went_for_a_budget_before_is_not_taken_from_the_sampler(sampler: Any) -> None:
-    memory = memory_of(filled(budget=16_000), sampler(700))
-    memory.extend(block(5))
-    drawn = set(memory.sample(20_000)["index"].tolist())
-    assert drawn == slots_of(memory.storage)
-
-
-@pytest.mark.parametrize("sampler", [PrioritizedSampler, RankSampler])
-@pytest.mark.parametrize("budget", [None, 16_000])
-def test_a_sampler_beside_a_filled_storage_draws_all_of_it(
-    sampler: Any, budget: int | None
-) -> None:
-    storage = filled(budget)
-    made = TensorDictReplayBuffer(
-        storage=storage, sampler=sampler(700), writer=RingWriter(), collate_fn=lambda x: x,
-        batch_size=64,
-    )  # fmt: skip
-    given = TensorDictReplayBuffer(storage=filled(budget), collate_fn=lambda x: x, batch_size=64,
-                                   writer=RingWriter())  # fmt: skip
-    given.set_sampler(sampler(700))
-    for buffer in (made, given):
-        drawn: set[int] = set()
-        for _ in range(200):
-            batch = buffer.sample()
-            drawn |= set(batch["index"].tolist())
-            buffer.update_priority(batch["index"], torch.ones(64))
-        held = slots_of(buffer.storage)
-        assert drawn <= held
-        assert len(drawn) > 0.95 * len(held)  # by rank some are drawn seldom
-
-
-def test_a_sample_of_all_goes_on_from_what_a_storage_held() -> None:
-    storage = SlotStorage(200, (4,), np.float32)
-    memory = ReplayMemory(storage, UniformSampler(), RandomEvictionWriter(reservoir=True), seed=0)
-    memory.extend(block(200))
-    writer = RandomEvictionWriter(reservoir=True)
-    again = ReplayMemory(storage, UniformSampler(), writer, seed=0)
-    kept = int((again.extend(block(200)) >= 0).sum())
-    assert 60 < kept < 140  # 200 of 400 are held, each as likely: some 139 less what was replaced
-
-
-@pytest.mark.parametrize("kind", [FrameStorage, SlotStorage])
-def test_a_budget_that_a_filled_storage_has_passed_is_refused(kind: Any) -> None:
-    storage = kind(500, (4,), np.float32)
-    writer: Any = RingWriter() if kind is FrameStorage else RandomEvictionWriter()
-    memory = ReplayMemory(storage, UniformSampler(), writer, seed=0)
-    memory.extend(block(500))
-    with pytest.raises(UserError, match=r"^budget=5000: the storage was filled before, and takes"):
-        ReplayMemory(storage, UniformSampler(), writer, seed=0, budget=5000)
-    assert len(storage) == 500
 
 
 def test_a_column_that_nobody_asks_for_is_not_lost_without_a_word(tmp_path: Path) -> None:
@@ -214,22 +124,6 @@ def test_the_mask_of_sequences_multiplies_rewards_in_torchrl() -> None:
     buffer.extend(TensorDict(block(30), [30]))
     sample = buffer.sample()
     assert sample["mask"].shape == sample["next", "reward"].shape
-
-
-@pytest.mark.parametrize("reservoir", [False, True])
-def test_a_list_that_was_loaded_from_a_smaller_one_fills_its_slots(
-    reservoir: bool, tmp_path: Path
-) -> None:
-    def made(capacity: int) -> ReplayMemory:
-        storage = SlotStorage(capacity, (4,), np.float32)
-        return ReplayMemory(storage, UniformSampler(), RandomEvictionWriter(reservoir), seed=0)
-
-    small, large = made(5), made(20)
-    small.extend(block(40))
-    small.save(tmp_path / "saved")
-    large.load(tmp_path / "saved")
-    large.extend(block(15))
-    assert len(large) == 20
 
 
 def test_hindsight_asks_for_what_each_block_has() -> None:

@@ -102,6 +102,11 @@ class ReplayStorage(Stateful, Storage):
         raise NotImplementedError
 
     @property
+    def slots_in_use(self) -> int:
+        """Slots for each of which other parts hold bytes."""
+        return len(self)
+
+    @property
     def entries(self) -> int:
         """Stored items in the storage's own unit (transitions; nodes of a map)."""
         return len(self)

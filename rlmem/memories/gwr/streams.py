@@ -196,12 +196,12 @@ class Episodes:
     ) -> None:
         self.joined, self._action_dims = joined, action_dims
         self._stacks = np.zeros((num_envs, size), dtype)
-        self._fresh = np.ones(num_envs, np.bool_)
+        self.fresh = np.ones(num_envs, np.bool_)  # whether the next row begins an episode
 
     @property
     def begun(self) -> np.ndarray:
         """Bool [E], whether an episode is under way, or goes on from the one before."""
-        return ~self._fresh | self.joined
+        return ~self.fresh | self.joined
 
     @property
     def newest(self) -> np.ndarray:
@@ -227,7 +227,7 @@ class Episodes:
             *columns,
             (first.view(np.uint8), following.view(np.uint8)),
             np.ascontiguousarray(newest[:, newest.shape[1] - size :]).view(np.uint8),
-            self._fresh,
+            self.fresh,
             self.joined,
             events,
         )
@@ -235,7 +235,7 @@ class Episodes:
         vectors = np.zeros((len(events), self._action_dims), np.float32)
         if self._action_dims:  # none leads to an episode's first observation
             later = events["start"] == 0
-            vectors[later] = block.action.reshape(n, -1)[events["row"][later]]
+            vectors[later] = block.action.reshape(n, self._action_dims)[events["row"][later]]
         return Arrivals(events, vectors, first, following)
 
     def push(self, shown: Arrivals) -> np.ndarray:
@@ -248,13 +248,13 @@ class Episodes:
         """Stand before the first row."""
         for array in self.arrays().values():
             array[:] = 0
-        self._fresh[:] = True
+        self.fresh[:] = True
 
     def arrays(self) -> dict[str, np.ndarray]:
         """What makes up the state, as views."""
-        return {"stacks": self._stacks, "fresh": self._fresh}
+        return {"stacks": self._stacks, "fresh": self.fresh}
 
     @property
     def nbytes(self) -> int:
         """Bytes held."""
-        return self._stacks.nbytes + self._fresh.nbytes
+        return self._stacks.nbytes + self.fresh.nbytes

@@ -167,15 +167,23 @@ class GWRWriter(ReplayWriter):
 
         Raises:
             ValueError: a shape, dtype, action or env_id does not fit.
+            UserError: most of the first observations are equal, so that they have no scale; the
+                block was not taken.
         """
         block = self._read(data)
-        self._write_count += len(block)
         waits = self.scale is None  # then no frame was pushed yet
         newest = self._warm.newest(self.num_envs) if waits else self._episodes.newest
+        before = self._warm.count, self._episodes.fresh.copy()
         shown = self._episodes.plan(block, newest)
         index = np.full(len(block), -1, np.int64)
-        if self.scale is None:
-            shown = self._warm_up(shown)
+        if waits:
+            try:
+                shown = self._warm_up(shown)
+            except UserError:
+                if self.scale is None:
+                    self._warm.count, self._episodes.fresh[:] = before
+                raise
+        self._write_count += len(block)
         if len(shown.events):
             self._process(shown, index)
             index[~self._storage.contains(index)] = -1

@@ -108,6 +108,11 @@ class FrameStorage(RingStorage):
             self._frames[1 + first[own]] = block.observation.reshape(n, -1)[own]
         self._frames[1 + ahead] = block.next_observation.reshape(n, -1)
 
+    @property
+    def may_be_full(self) -> bool:
+        """Whether frames need room on a disk."""
+        return self._file is not None
+
     def _reserve(self, env_id: np.ndarray, follows: np.ndarray) -> None:
         if self._file is not None:
             frames = frames_added(env_id, follows, self.num_envs)

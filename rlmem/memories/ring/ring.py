@@ -178,6 +178,9 @@ class RingStorage(RingFrames):
         longest = min(MAX_ROWS, self.max_size)
         if self.limit is not None:
             longest = min(longest, self.limit.longest_run)
+        if self.may_be_full and len(block) > longest:
+            # A disk that is full is found before anything is entered, not behind some of the runs.
+            self._reserve(block.env_id, self._follows(block))
         slots, done = [], 0
         while done < len(block):
             whole = done == 0 and len(block) <= longest
@@ -206,10 +209,7 @@ class RingStorage(RingFrames):
         What may be refused is asked for before anything is entered.
         """
         done = block.terminated | block.truncated
-        observation, following = as_bytes(block.observation), as_bytes(block.next_observation)
-        follows = continues(
-            self.arrays.memory, block.env_id, done, observation, following, self._tails()
-        )
+        follows = self._follows(block)
         self._reserve(block.env_id, follows)
         if self.limit is None:
             first, count = self._place(len(block))
@@ -228,6 +228,12 @@ class RingStorage(RingFrames):
         if self.limit is not None:
             self.limit.settle()
         return first, count
+
+    def _follows(self, block: Block) -> np.ndarray:
+        """Whether each row's observation is the next one of its environment's row before."""
+        done = block.terminated | block.truncated
+        frames = as_bytes(block.observation), as_bytes(block.next_observation)
+        return continues(self.arrays.memory, block.env_id, done, *frames, self._tails())
 
     def _write_columns(self, block: Block, slots: slice) -> None:
         for name, column in self._columns.items():
@@ -316,6 +322,10 @@ class RingStorage(RingFrames):
         self._saved = state.get("token")
         within = self.limit is None or self.limit.shrink()
         assert within, "a state was let pass that its budget does not hold"
+        if self.budget is not None:
+            # Of what was evicted before the save a sampler that asks as it draws may not know yet.
+            slots = np.arange(self.slots_in_use)
+            self._evicted.append(slots[~self.held(slots)])
 
     def save(self, folder: Path, previous: Path | None = None) -> None:
         """Write the state into a folder.

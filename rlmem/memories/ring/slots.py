@@ -170,6 +170,8 @@ class RingFrames(TransitionStorage):
     def _release(self, chunks: np.ndarray) -> None:
         """Let go of the frames of chunks."""
 
+    may_be_full = False  # whether `_reserve` may be refused
+
     def _reserve(self, env_id: np.ndarray, follows: np.ndarray) -> None:
         """Take what a block of frames needs and may be refused."""
 
@@ -249,12 +251,17 @@ class RingFrames(TransitionStorage):
 
     def footprint(self) -> dict[str, int]:
         head = self.arrays.head
-        return {**self._frame_bytes(), **self.bytes_of(int(head["size"]), int(head["chunks"]))}
+        return {**self._frame_bytes(), **self.bytes_of(self.slots_in_use, int(head["chunks"]))}
+
+    @property
+    def slots_in_use(self) -> int:
+        """Slots for each of which other parts hold bytes: those of evicted transitions as well."""
+        return int(self.arrays.head["size"])
 
     @property
     def nbytes(self) -> int:
         """Bytes held now, with those that each slot takes elsewhere."""
-        return sum(self.footprint().values()) + self.slot_bytes * int(self.arrays.head["size"])
+        return sum(self.footprint().values()) + self.slot_bytes * self.slots_in_use
 
     def projected_footprint(self) -> dict[str, int]:
         """Bytes when full, with as many frames a transition as there are now (one at the start)."""

@@ -159,6 +159,13 @@ def kept_slots(index: Any) -> np.ndarray:
     return slots[slots >= 0]
 
 
+def held_slots(storage: Any) -> np.ndarray:
+    """Slots of all that a storage holds, int64 [n]."""
+    index = torch.arange(len(storage), device="cpu")
+    locate = getattr(storage, "locate", None)  # rlmem's storages: some slots may be unused
+    return as_index(index if locate is None else locate(index))
+
+
 def draw_uniform(storage: Any, batch_size: int, rng: torch.Generator | None) -> torch.Tensor:
     """Slots int64 [batch_size], each stored item with the same probability, with replacement."""
     index = torch.randint(require_items(storage), (batch_size,), generator=rng, device="cpu")

@@ -22,7 +22,13 @@ from torchrl.data.replay_buffers.storages import Storage
 from rlmem.memories.base.build import Needs
 from rlmem.memories.base.serialize import State
 from rlmem.memories.base.state import number_of
-from rlmem.memories.samplers.base import ReplaySampler, as_index, draw_uniform, require_items
+from rlmem.memories.samplers.base import (
+    ReplaySampler,
+    as_index,
+    draw_uniform,
+    held_slots,
+    require_items,
+)
 from rlmem.settings import Settings, alike, beside, setting
 
 UNIFORM = beside(alpha=0)  # all are drawn alike then, and all weights are 1
@@ -186,7 +192,7 @@ class Prioritized(ReplaySampler, TorchRLPrioritizedSampler):
         if td_error.dtype is not torch.float32:
             td_error = td_error.double()
         td_error, index = td_error.numpy().reshape(-1), as_index(index)
-        if storage is not None and not self._told and len(held := _held(storage)):
+        if storage is not None and not self._told and len(held := held_slots(storage)):
             self._take_in(storage)
             # A buffer that TorchRL makes around a filled storage counts what is held.
             if np.array_equal(index, np.arange(len(held))):
@@ -243,7 +249,7 @@ class Prioritized(ReplaySampler, TorchRLPrioritizedSampler):
     def _take_in(self, storage: Any) -> None:
         """Let all that a storage held before have the largest priority: whoever was told of none
         would draw the first minibatch again and again."""
-        self.extend(_held(storage))
+        self.extend(held_slots(storage))
 
     def _has_weight(self) -> bool:
         """Whether any item has a positive probability."""
@@ -288,13 +294,6 @@ class Prioritized(ReplaySampler, TorchRLPrioritizedSampler):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(alpha={self.alpha}, beta={self.beta:.3f}, eps={self.eps})"
-
-
-def _held(storage: Any) -> np.ndarray:
-    """Slots of all that a storage holds, int64 [n]."""
-    index = torch.arange(len(storage), device="cpu")
-    locate = getattr(storage, "locate", None)  # rlmem's storages: some slots may be unused
-    return as_index(index if locate is None else locate(index))
 
 
 def _exponent(name: str, value: Any) -> float:

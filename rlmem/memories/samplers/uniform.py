@@ -219,7 +219,8 @@ class LatestSampler(ReplaySampler):
             raise RuntimeError(
                 f"{len(self._recent)} unused transitions, {batch_size} are asked for"
             )
-        index, self._recent = self._recent[:batch_size].copy(), self._recent[batch_size:]
+        # The rest is copied: a view would keep what was drawn as well.
+        index, self._recent = self._recent[:batch_size], self._recent[batch_size:].copy()
         return torch.from_numpy(index), {}
 
     def _empty(self) -> None:

@@ -36,6 +36,14 @@ _NOISE = (
 class States(Protocol):
     """Where states to consolidate come from."""
 
+    def check(self, block: Any) -> None:
+        """Shown each block before it is written.
+
+        Raises:
+            ValueError: no states can be made of it.
+        """
+        ...
+
     def observe(self, block: Any) -> None:
         """Take notice of a block that was written."""
         ...
@@ -78,6 +86,14 @@ class BoundedStates(Stateful):
             raise ValueError(f"dtype={dtype}: states are drawn as float32 or uint8")
         self._bounds = np.zeros((2, *self.shape), self.dtype)  # low, high
         self._seen = False
+
+    def check(self, block: Any) -> None:
+        """Observations have the shape and dtype of the bounds.
+
+        Raises:
+            ValueError: they have not.
+        """
+        both_frames(block, self.shape, self.dtype)
 
     def observe(self, block: Any) -> None:
         """Widen the bounds to a block's observations and next observations."""
@@ -129,6 +145,9 @@ class StoredStates(Stateful):
 
     def __init__(self, storage: ReplayStorage) -> None:
         self.storage = storage
+
+    def check(self, block: Any) -> None:
+        """Nothing: the storage looks at it."""
 
     def observe(self, block: Any) -> None:
         """Nothing: they are stored."""
@@ -188,6 +207,9 @@ class Consolidation(ReplayTransform):
         fraction = min(1.0, env_steps / self.weight_steps)
         self.weight = self.weight_start + fraction * (self.weight_end - self.weight_start)
 
+    def check(self, block: Any) -> None:
+        self.states.check(block)
+
     def extend(self, block: Any, index: torch.Tensor) -> None:
         self.states.observe(block)
 
@@ -207,18 +229,21 @@ class Consolidation(ReplayTransform):
         return self.states.footprint()
 
     def state_views(self) -> State:
-        row = {"gaps": float(self._gaps), "minibatches": self._minibatches}
+        row = {"gaps": float(self._gaps), "minibatches": self._minibatches, "weight": self.weight}
         return {**self.states.state_views(), **row}
 
     def check_state(self, state: State) -> None:
         self.states.check_state(state)
         number_of(state, "gaps")
         count_of(state, "minibatches")
+        if "weight" in state:  # if not, the schedule says it before the next draw
+            number_of(state, "weight")
 
     def take_over(self, state: State) -> None:
         self.states.take_over(state)
         self._gaps = torch.tensor(state["gaps"])
         self._minibatches = int(state["minibatches"])
+        self.weight = float(state.get("weight", self.weight))
 
     def check_valid(self) -> None:
         assert self.steps >= 1

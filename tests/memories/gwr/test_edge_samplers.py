@@ -179,7 +179,7 @@ def test_priorities_survive_the_trees_growth():
 @each_sampler
 @pytest.mark.parametrize("drained", [True, False])
 def test_a_saved_memory_of_edges_goes_on_with_the_same_samples(kind, drained, tmp_path):
-    """Also where edges were made and removed since the last draw."""
+    """Also where edges were made and removed since the sampler looked last."""
     memories = []
     for _ in range(2):
         storage = MapStorage(60, (3,), np.float32, 3, num_actions=2)
@@ -201,7 +201,7 @@ def test_a_saved_memory_of_edges_goes_on_with_the_same_samples(kind, drained, tm
     if not drained:
         dirty = first.storage.arrays.edges["dirty"]
         held = set(first.storage.live_edges().tolist())
-        first.extend(part(block, slice(300, 400)))
+        first.writer.extend(part(block, slice(300, 400)))  # of which the sampler is not told
         made = np.flatnonzero(dirty[: len(held)] == 2)
         assert held & set(made.tolist()), "no position was used again"
     first.save(tmp_path)
@@ -242,3 +242,21 @@ def test_a_buffer_of_torchrl_is_made_around_a_filled_map():
     buffer = ReplayBuffer(storage=storage, sampler=PrioritizedEdgeSampler(), batch_size=8,
                           writer=writer, collate_fn=lambda it: it)  # fmt: skip
     assert len(buffer.sample()) == 8
+
+
+def test_a_new_edge_has_the_largest_priority_of_when_it_came(tmp_path):
+    def made():
+        storage = MapStorage(500, (3,), np.float32, 3, num_actions=2)
+        writer = GWRWriter(1.0, 1.0, embedding=Identity((3,)))
+        return ReplayMemory(storage, PrioritizedEdgeSampler(), writer, seed=0)
+
+    memory, again = made(), made()
+    block = walk_block(np.random.default_rng(0), 80)
+    memory.extend(part(block, slice(0, 40)))
+    first = memory.sample(16)["index"]
+    memory.extend(part(block, slice(40, 80)))
+    memory.save(tmp_path / "saved")
+    again.load(tmp_path / "saved")
+    for each in (memory, again):
+        each.update_priority(first, torch.full((16,), 9.0))
+    assert torch.equal(memory.sample(64)["index"], again.sample(64)["index"])

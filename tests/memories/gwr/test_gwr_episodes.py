@@ -4,7 +4,16 @@ import numpy as np
 import pytest
 import torch
 
-from rlmem.memories import GWRWriter, Identity, MapOptions, MapStorage, RuleSettings
+from rlmem.errors import UserError
+from rlmem.memories import (
+    GWRWriter,
+    Identity,
+    MapOptions,
+    MapStorage,
+    ReplayMemory,
+    RuleSettings,
+    VisitSampler,
+)
 from tests.memories.gwr.maps import image_block, image_map, part, vector_map, walk_block, write
 
 
@@ -137,3 +146,37 @@ def test_contexts_go_on_over_resets_only_where_episodes_are_joined():
         _, writer = vector_map(1.0, dims=2, contexts=4, joined=joined)
         write(writer, part(block, rows))
         assert bool(writer._streams.contexts.any()) == joined
+
+
+def test_blocks_without_a_row_change_nothing():
+    for action_dims, options in ((0, {}), (1, {"num_actions": 0, "action_shape": (1,)})):
+        storage, writer = vector_map(1.0, dims=2, **options)
+        block = walk_block(np.random.default_rng(0), 5, dims=2, action_dims=action_dims)
+        empty = part(block, slice(0, 0))
+        assert len(writer.extend(empty)) == storage.num_nodes == 0
+        writer.check_valid()
+
+
+def test_observations_without_a_scale_are_refused_and_the_map_stays_valid(tmp_path):
+    def made():
+        storage, writer = image_map(metric_scale="auto", scale_samples=24)
+        return ReplayMemory(storage, VisitSampler(), writer, seed=0), writer
+
+    memory, writer = made()
+    block = image_block(np.random.default_rng(0), 60)
+    alike = part(block, slice(0, 8))
+    for where in (alike, alike["next"]):
+        where["observation"] = np.zeros_like(where["observation"])
+    memory.extend(alike)
+    memory.extend(alike)
+    with pytest.raises(UserError, match="most of the first 24 observations are equal"):
+        memory.extend(alike)
+    memory.check_valid()
+    memory.save(tmp_path / "saved")
+    again, other = made()
+    again.load(tmp_path / "saved")
+    for each in (memory, again):
+        each.extend(part(block, slice(8, 60)))
+        each.check_valid()
+    assert writer.scale == other.scale > 0
+    assert memory.storage.num_nodes == again.storage.num_nodes > 1

@@ -86,12 +86,12 @@ WRITER_DAMAGE = {
     "a last node that is gone": lambda w: lists.remove_node(w._storage.arrays, w._streams.last[0]),
     "a last node of an ended episode": lambda w: (
         w._streams.last.fill(0),
-        w._episodes._fresh.fill(True),
+        w._episodes.fresh.fill(True),
     ),
     "contexts of an ended episode": lambda w: (
         w._streams.last.fill(-1),
         w._streams.contexts.fill(1.0),
-        w._episodes._fresh.fill(True),
+        w._episodes.fresh.fill(True),
     ),
     "a context that is not finite": lambda w: w._streams.contexts[:1].fill(np.nan),
     "an overdue edge": lambda w: w._streams.waiting.fill(1),

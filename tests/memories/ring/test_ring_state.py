@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from tensordict import assert_close
 
 from rlmem.errors import UserError
-from rlmem.memories import FrameStorage
+from rlmem.memories import FrameStorage, LatestSampler, ReplayMemory, RingWriter
 from rlmem.memories.base.serialize import load_state
-from rlmem.memories.ring import checkpoint, frame_file
+from rlmem.memories.ring import checkpoint, frame_file, ring
 from rlmem.memories.ring.ring import RingStorage
 from tests.memories.helpers import RandomEnvs
 from tests.memories.ring.test_ring_storages import KINDS, make, options_of
@@ -311,6 +311,29 @@ def test_a_disk_that_fills_up_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_p
         storage.append(later)
     storage.check_valid()
     assert_close(everything(storage), before)
+
+
+def test_a_disk_that_fills_up_behind_some_runs_of_a_block_leaves_none_of_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(frame_file, "MOST_STEP", 2**16)
+    monkeypatch.setattr(ring, "MAX_ROWS", 200)
+    storage = FrameStorage(10_000, FRAME, directory=tmp_path)
+    memory = ReplayMemory(storage, LatestSampler(10_000, 2000), RingWriter(), seed=0)
+    envs = RandomEnvs(np.random.default_rng(0), FRAME, np.uint8)
+    memory.extend(envs.block(100))
+    left = [500]
+
+    def full(_: int, start: int, size: int) -> None:
+        left[0] -= size // storage._frames[0].nbytes
+        if left[0] < 0:
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(frame_file.os, "posix_fallocate", full)
+    with pytest.raises(UserError, match="no room for more frames"):
+        memory.extend(envs.block(1000))
+    assert len(memory) == memory.transitions_seen == memory.available(1, 1) == 100
+    memory.check_valid()
 
 
 def test_a_state_for_which_a_disk_has_no_room_changes_nothing(

@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 
 from rlmem.envs import EnvSpec
 from rlmem.errors import UserError
-from rlmem.memories import NewestSampler, ReplayMemory
+from rlmem.memories import (
+    BoundedStates,
+    Consolidation,
+    FrameStorage,
+    NewestSampler,
+    ReplayMemory,
+    RingWriter,
+    UniformSampler,
+)
+from tests.memories.given import block
 from tests.memories.helpers import RandomEnvs, configured
 
 VECTORS = EnvSpec("CartPole-v1", "gym", 2, (4,), np.dtype(np.float32), 1, 2, 1)
@@ -94,6 +103,31 @@ def test_lambda_rises_linearly_to_its_end_and_stays_there() -> None:
         memory.anneal(steps)
         found.append(float(memory.sample(8, 1)["consolidation_weight"][0]))
     assert found == [1.0, 2.0, 3.0, 3.0]
+
+
+def test_a_saved_memory_goes_on_with_its_lambda(tmp_path: Path) -> None:
+    given = ["weight_start=1.0", "weight_end=3.0", "weight_steps=100"]
+    memory, other = (make(VECTORS, *(f"memory.consolidation.{one}" for one in given)) for _ in "ab")
+    memory.extend(RandomEnvs(np.random.default_rng(0), num_envs=2).block(10))
+    memory.anneal(50)
+    memory.save(tmp_path / "saved")
+    other.load(tmp_path / "saved")
+    assert float(other.sample(8, 1)["consolidation_weight"][0]) == 2.0
+    state = memory.transforms[0].state_dict()
+    del state["weight"]  # as an earlier version wrote it
+    other.transforms[0].load_state_dict(state)
+
+
+def test_states_of_another_shape_change_nothing() -> None:
+    states = Consolidation(
+        BoundedStates((8,), np.float32),
+        steps=1, batch_size=2, weight_start=0.1, weight_end=4.0, weight_steps=100,
+    )  # fmt: skip
+    storage = FrameStorage(20, (4,), np.float32)
+    memory = ReplayMemory(storage, UniformSampler(), RingWriter(), seed=0, transforms=[states])
+    with pytest.raises(ValueError, match=r"^observation float32 \(4,\) was given"):
+        memory.extend(block(3))
+    assert len(memory) == memory.transitions_seen == 0
 
 
 def test_the_whole_of_the_newest_minibatch_is_drawn_each_time() -> None:
