@@ -92,7 +92,8 @@ def test_a_memory_stays_as_it_is_whatever_becomes_of_its_state(case: str) -> Non
 # Arrays that may be shorter as far as a state can tell.
 FEWER = ("leaves", "recent", "order", "references", "exemplars.references")
 
-OPTIONAL = ("embedding.rotation", "alpha")
+# What states of earlier versions lack.
+OPTIONAL = ("embedding.rotation", "alpha", "weight")
 
 
 def damaged(state: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
