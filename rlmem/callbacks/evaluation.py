@@ -9,11 +9,10 @@ from rlmem.callbacks.checkpoint import Checkpointing
 from rlmem.callbacks.pictures import beside_game
 from rlmem.callbacks.records import Recorder
 from rlmem.collect.config import SeedOf, derive_seed
-from rlmem.collect.rollout import Stopped, Video, evaluate_policy
+from rlmem.collect.rollout import Stopped, Video, evaluate_policy, need_video
 from rlmem.collect.stream import Stream
 from rlmem.config.schema import TrainSettings
 from rlmem.envs import EnvStepper
-from rlmem.errors import need
 
 
 class Evaluation(lightning.Callback):
@@ -40,7 +39,7 @@ class Evaluation(lightning.Callback):
         self.env, self.stream = env, stream
         self.recorder, self.checkpointing = recorder, checkpointing
         if self.cfg.video:
-            need("imageio", "evaluation.video=true", "video")
+            need_video("evaluation.video=true")
         if self.cfg.every is not None:
             stream.due_every(self.cfg.every)
 

@@ -33,6 +33,8 @@ from rlmem.registry import part
 from rlmem.run_files import parse_json, read_small, write_small
 from rlmem.settings import Settings, setting
 
+MODES = ("online", "offline", "disabled")
+FORMER_MODES = {"dryrun": "offline", "run": "online"}  # in WANDB_MODE; W&B still takes them
 FLUSH_SECONDS = 1.0  # a kill loses what W&B has not written; by default that is up to 15 s
 MODEL_FILES = (
     f"checkpoints/last/{MODEL}",
@@ -105,7 +107,7 @@ class WandbSettings(Settings):
 
     project: str = setting(free=True)
     entity: str | None = setting(free=True)
-    mode: str | None = setting(choices=("online", "offline", "disabled"), free=True)
+    mode: str | None = setting(choices=MODES, free=True)
     group: str | None = setting(free=True)
     tags: list[str] = setting(free=True)
     log_model: bool = setting(free=True)
@@ -122,7 +124,8 @@ class WandbLogger:
         name: of the W&B run.
 
     Raises:
-        UserError: wandb is not installed.
+        UserError: wandb is not installed, its key or WANDB_MODE is none, or there is no key for
+            the mode online.
     """
 
     def __init__(
@@ -132,16 +135,29 @@ class WandbLogger:
         self._options = settings
         self._wandb, self._cfg, self._run_dir, self._name = wandb, cfg, run_dir.absolute(), name
         self._run: Any = None
-        self._id = ""
+        self._id, self._mode = "", self._chosen_mode()
         checkpoint = find_checkpoint(run_dir)
         self._from_env_steps = read_manifest(checkpoint)["env_steps"] if checkpoint else 0
 
-    def _mode(self) -> str:
-        chosen = self._options.mode or os.environ.get("WANDB_MODE")
-        return chosen or ("online" if has_key(self._wandb) else "offline")
+    def _chosen_mode(self) -> str:
+        given = os.environ.get("WANDB_MODE", "")
+        chosen = self._options.mode or FORMER_MODES.get(given, given)
+        if chosen in ("offline", "disabled"):
+            return chosen
+        if chosen not in ("", "online"):
+            raise UserError(f"WANDB_MODE={given}: use one of {', '.join(MODES)}")
+        if has_key(self._wandb):
+            return "online"
+        if chosen:
+            key = "logger.wandb.mode" if self._options.mode else "WANDB_MODE"
+            raise UserError(
+                f"{key}=online: there is no W&B key here; run `wandb login`, or use "
+                "logger.wandb.mode=offline"
+            )
+        return "offline"
 
     def _start(self) -> Any:
-        mode = self._mode()
+        mode = self._mode
         self._id, segment = next_segment(self._run_dir)
         if mode == "offline":
             folder = shlex.quote(str(self._run_dir))

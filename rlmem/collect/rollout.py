@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -144,6 +145,19 @@ def evaluate_policy(
     return EvaluationResult([*chain(*returns)], [*chain(*lengths)], reached, unended)
 
 
+def need_video(what: str) -> Any:
+    """The package `imageio`, which needs another one to write films.
+
+    Args:
+        what: the user's input that asks for one.
+
+    Raises:
+        UserError: one of them is missing.
+    """
+    need("imageio_ffmpeg", what, "video")
+    return need("imageio", what, "video")
+
+
 class Video:
     """An mp4 file that frames are appended to.
 
@@ -166,12 +180,16 @@ class Video:
         fps: int,
         beside: Callable[[np.ndarray], np.ndarray] | None = None,
     ) -> None:
-        imageio = need("imageio", "video=true", "video")
+        imageio = need_video("video=true")
         self.path, self.beside = path, beside
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.unlink(missing_ok=True)  # it may be a link to a file elsewhere
-        self._writer = imageio.get_writer(path, fps=fps, macro_block_size=2)
+        self._writer: Any = None
         self.failed = False
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.unlink(missing_ok=True)  # it may be a link to a file elsewhere
+            self._writer = imageio.get_writer(path, fps=fps, macro_block_size=2)
+        except OSError as error:
+            self._fail(error.strerror)
 
     def append(self, frame: np.ndarray, observation: np.ndarray) -> None:
         """Add an RGB frame uint8 [H, W, 3]; small frames are enlarged by whole factors. If the file
@@ -193,12 +211,16 @@ class Video:
         try:
             self._writer.append_data(frame)
         except OSError:  # the program that packs the frames has ended, and said why
-            self.failed = True
-            print(f"video: {self.path} cannot be written; is there room?", flush=True)
+            self._fail("is there room?")
+
+    def _fail(self, why: str) -> None:
+        self.failed = True
+        print(f"video: {self.path} cannot be written ({why})", flush=True)
 
     def close(self) -> None:
         """Finish the file."""
-        self._writer.close()
+        if self._writer is not None:
+            self._writer.close()
 
 
 def _high(picture: np.ndarray, height: int) -> np.ndarray:

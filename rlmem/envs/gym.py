@@ -10,6 +10,8 @@ import difflib
 import importlib
 import importlib.util
 import itertools
+import os
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -106,6 +108,10 @@ def _make_one(
 ) -> gymnasium.Env:
     if env_id.startswith("ALE/"):
         raise UserError(f"env.id={env_id}: Atari games are env=atari env.game=..., not env=gym")
+    displays = "DISPLAY", "WAYLAND_DISPLAY"
+    if render and sys.platform == "linux" and not any(map(os.environ.get, displays)):
+        # pygame, which then draws into memory alone, would say that it has found none.
+        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     try:
         if _is_robotics(env_id):
             robotics.register()
@@ -162,9 +168,12 @@ def _is_robotics(env_id: str) -> bool:
 @contextmanager
 def _without_remarks(mujoco_too: bool) -> Iterator[None]:
     """Leave out what is said about an older version's number, which the user chose, and about
-    gymnasium's own model files: MuJoCo would write that to stderr and to a file in the cwd."""
+    pictures, and about gymnasium's own model files: MuJoCo would write that to stderr and to a
+    file in the cwd."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
+        # A class that cannot render is refused in one line.
+        warnings.filterwarnings("ignore", ".*render_mode", UserWarning)
         try:
             mujoco = importlib.import_module("mujoco") if mujoco_too else None
         except ImportError:  # gymnasium says so in its own words

@@ -10,7 +10,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from rlmem.errors import UserError, need
+from rlmem.errors import UserError, need, one_line
 
 NAME = "rlmem"
 # Keys that the W&B logger sends besides the rows.
@@ -90,8 +90,17 @@ HEATMAP = {
 
 
 def has_key(wandb: Any) -> bool:
-    """Whether W&B has credentials: in the environment, its settings or ~/.netrc; asks nobody."""
-    return bool(wandb.login(prompt=False, verify=False))
+    """Whether W&B has credentials: in the environment, its settings or ~/.netrc; asks nobody.
+
+    Raises:
+        UserError: what is there is no key.
+    """
+    try:
+        return bool(wandb.login(prompt=False, verify=False))
+    except wandb.errors.Error as error:
+        raise UserError(
+            f"W&B: {one_line(error)}; run `wandb login`, or take WANDB_API_KEY away"
+        ) from None
 
 
 def panels(wr: Any, entity: str) -> dict[str, list[Any]]:
@@ -185,6 +194,8 @@ def write_dashboard(entity: str | None, project: str, out: Path) -> str:
     Raises:
         UserError: wandb-workspaces is not installed, or W&B refused.
     """
+    if not project:
+        raise UserError("project=: name the W&B project that runs are sent to, as project=rlmem")
     _library()
     import wandb
 

@@ -14,7 +14,7 @@ from rlmem.config.schema import EvaluateSettings, TrainSettings
 from rlmem.config.validate import check_output_dir
 from rlmem.envs import EnvStepper
 from rlmem.envs.spec import Step
-from rlmem.errors import UserError, need
+from rlmem.errors import UserError, need, one_line
 from rlmem.memories.base.pictures import Embed, Picture, PictureContext, Table
 from rlmem.registry import marked
 from rlmem.runs import build
@@ -59,7 +59,10 @@ def show_memory(cfg: EvaluateSettings) -> None:
         steps = int(read_manifest(folder)["env_steps"])
         context = PictureContext(run_cfg, agent, env.spec, steps, play, run_dir / "map")
         for shown in run_cfg.memory.part.cls.pictures(memory, context):
-            _write(shown, out)
+            try:
+                _write(shown, out)
+            except OSError as error:
+                raise UserError(f"out={out}: cannot be written to ({one_line(error)})") from None
     finally:
         env.close()
 
@@ -68,9 +71,10 @@ def _write(shown: Picture | Table, out: Path) -> None:
     """Write a picture's or a table's files, and say what they show."""
     from rlmem import drawing
 
-    names = [f"{shown.name}.png"]
+    ending = "csv" if isinstance(shown, Table) else "png"
+    names = [f"{shown.name}.{ending}"]
+    (out / names[0]).unlink(missing_ok=True)  # it may be a link to a file elsewhere
     if isinstance(shown, Table):
-        names = [f"{shown.name}.csv"]
         shown.rows.to_csv(out / names[0], index=False)
     elif shown.vector:
         names.append(f"{shown.name}.svg")

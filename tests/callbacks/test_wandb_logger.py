@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from rlmem.errors import UserError
 from rlmem.integrations.wandb_dashboard import MEMORY_TABLE
 
 wandb = pytest.importorskip("wandb")
 
+from rlmem.callbacks import wandb_logger  # noqa: E402
 from rlmem.callbacks.wandb_logger import WandbLogger, next_segment  # noqa: E402
 from tests.settings import settings  # noqa: E402
 
@@ -56,7 +58,6 @@ def make_logger(tmp_path: Path, *overrides: str) -> tuple[WandbLogger, FakeRun, 
 
     logger._wandb = SimpleNamespace(
         init=init,
-        login=lambda **_: "WANDB_API_KEY" in os.environ,
         errors=wandb.errors,
         Settings=lambda **_: None,
         Table=lambda columns, data: (columns, data),
@@ -68,6 +69,8 @@ def make_logger(tmp_path: Path, *overrides: str) -> tuple[WandbLogger, FakeRun, 
 def no_key(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("WANDB_API_KEY", "WANDB_MODE", "WANDB_DATA_DIR"):
         monkeypatch.delenv(name, raising=False)
+    # W&B itself would look for the key's owner in the network.
+    monkeypatch.setattr(wandb_logger, "has_key", lambda _: "WANDB_API_KEY" in os.environ)
 
 
 def test_without_a_key_it_is_offline(tmp_path: Path) -> None:
@@ -83,7 +86,33 @@ def test_with_a_key_it_is_online(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert given["mode"] == "online"
 
 
-def test_where_wandb_cannot_be_reached_the_same_run_is_recorded_offline(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("mode", "override", "line"),
+    [
+        ("online", "", r"^WANDB_MODE=online: there is no W&B key here; run `wandb login`, or use"),
+        ("", "online", r"^logger.wandb.mode=online: there is no W&B key here; run `wandb login`"),
+        ("nonsense", "", r"^WANDB_MODE=nonsense: use one of online, offline, disabled$"),
+    ],
+)
+def test_a_mode_that_cannot_work_is_refused_before_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, override: str, line: str
+) -> None:
+    monkeypatch.setenv("WANDB_MODE", mode)
+    with pytest.raises(UserError, match=line):
+        make_logger(tmp_path, *([f"logger.wandb.mode={override}"] if override else []))
+
+
+def test_former_names_of_modes_are_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WANDB_MODE", "dryrun")
+    logger, _, given = make_logger(tmp_path)
+    logger.log({"env_steps": 1})
+    assert given["mode"] == "offline"
+
+
+def test_where_wandb_cannot_be_reached_the_same_run_is_recorded_offline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WANDB_API_KEY", "x" * 40)
     logger, run, _ = make_logger(tmp_path, "logger.wandb.mode=online")
     tried: list[tuple[str, str]] = []
 

@@ -1,6 +1,7 @@
 """Scoring a policy on whole episodes."""
 
 import resource
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,13 @@ import numpy as np
 import pytest
 
 from rlmem.collect import rollout
-from rlmem.collect.rollout import EvaluationResult, Video, evaluate_policy, evaluation_envs
+from rlmem.collect.rollout import (
+    EvaluationResult,
+    Video,
+    evaluate_policy,
+    evaluation_envs,
+    need_video,
+)
 from rlmem.envs import make_env
 from rlmem.errors import UserError
 from tests.collect.helpers import REWARD, ScriptedEnv, policy
@@ -121,8 +128,28 @@ def test_a_video_without_room_is_one_line_and_the_game_goes_on(
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert video.failed
-    said = f"video: {tmp_path}/a.mp4 cannot be written; is there room?\n"
+    said = f"video: {tmp_path}/a.mp4 cannot be written (is there room?)\n"
     assert capfd.readouterr().out.count(said) == 1
+
+
+def test_a_video_with_something_in_its_way_is_one_line(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("imageio_ffmpeg")
+    (tmp_path / "videos").touch()
+    (tmp_path / "a.mp4").mkdir()
+    for path in (tmp_path / "videos" / "a.mp4", tmp_path / "a.mp4"):
+        video = Video(path, 30)
+        video.append(np.zeros((32, 32, 3), np.uint8), np.zeros(1))
+        video.close()
+        assert video.failed
+        assert capfd.readouterr().out.startswith(f"video: {path} cannot be written (")
+
+
+def test_films_need_the_package_that_packs_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
+    with pytest.raises(UserError, match=r"^video=true needs imageio-ffmpeg: pip install 'rlmem\["):
+        need_video("video=true")
 
 
 def test_a_picture_of_the_observation_stands_beside_the_game(tmp_path: Path) -> None:

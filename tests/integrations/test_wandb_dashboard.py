@@ -20,6 +20,21 @@ from tests.settings import settings
 wandb = pytest.importorskip("wandb")
 workspaces = pytest.importorskip("wandb_workspaces.workspaces")
 reports = pytest.importorskip("wandb_workspaces.reports.v2")
+HAS_KEY = wandb_dashboard.has_key
+
+
+def test_a_key_that_is_none_is_one_line() -> None:
+    def refuse(**_: Any) -> bool:
+        raise wandb.errors.AuthenticationError("WANDB_API_KEY invalid: it has 3 characters.")
+
+    with pytest.raises(UserError, match=r"^W&B: WANDB_API_KEY invalid.*; run `wandb login`"):
+        HAS_KEY(SimpleNamespace(login=refuse, errors=wandb.errors))
+
+
+def test_a_dashboard_of_no_project_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"^project=: name the W&B project"):
+        write_dashboard(None, "", tmp_path / "d.json")
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.fixture(autouse=True)

@@ -2,10 +2,13 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 pytest.importorskip("matplotlib")
 
+from rlmem.errors import UserError
+from rlmem.memories.values.pictures_data import fit_plane, kept_plane
 from rlmem.runs.evaluate import evaluate
 from tests.runs.helpers import assert_same_run, run
 from tests.runs.test_nec import NEC
@@ -73,3 +76,30 @@ def test_a_graph_in_no_maze_is_laid_out_once_and_says_what_it_looked_up(tmp_path
     evaluate(evaluate_settings("mode=map", f"run='{tmp_path}'", "episodes=1"))
     assert names(tmp_path) >= {"graph.png", "lookup_1.png"}
     assert (tmp_path / "map" / "layout.npz").read_bytes() == before
+
+
+@pytest.mark.slow
+def test_pictures_are_written_through_no_link_and_a_folder_in_the_way_is_one_line(
+    tmp_path: Path,
+) -> None:
+    run_dir, precious = tmp_path / "run", tmp_path / "precious"
+    run(run_dir, "memory=gcmr", tiny=TINY)
+    precious.write_text("mine")
+    metrics = (run_dir / "metrics.csv").read_bytes()
+    (run_dir / "map").mkdir()
+    (run_dir / "map" / "maze.png").hardlink_to(precious)
+    (run_dir / "map" / "maze.svg").symlink_to("../metrics.csv")
+    evaluate(evaluate_settings("mode=map", f"run='{run_dir}'", "episodes=1"))
+    assert precious.read_text() == "mine"
+    assert (run_dir / "metrics.csv").read_bytes() == metrics
+    (run_dir / "map" / "maze.png").unlink()
+    (run_dir / "map" / "maze.png").mkdir()
+    with pytest.raises(UserError, match=r"^out=.*/map: cannot be written to \("):
+        evaluate(evaluate_settings("mode=map", f"run='{run_dir}'", "episodes=1"))
+
+
+def test_a_plane_that_cannot_be_kept_is_made_anew(tmp_path: Path) -> None:
+    (tmp_path / "map").touch()  # in the way of the folder
+    keys = np.random.default_rng(0).normal(size=(60, 4)).astype(np.float32)
+    plane = kept_plane(keys, tmp_path / "map")
+    assert np.array_equal(plane.axes, fit_plane(keys).axes)

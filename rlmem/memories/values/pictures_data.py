@@ -1,6 +1,7 @@
 """What pictures of the memories that answer show, as plain arrays: where entries lie, the greedy
 way through a maze, what was looked up for a state."""
 
+import contextlib
 import io
 import os
 import zipfile
@@ -72,11 +73,12 @@ def kept_plane(keys: np.ndarray, folder: Path | None) -> Plane:
         return kept
     plane = fit_plane(keys)
     if path and len(keys) >= ENOUGH:
-        path.parent.mkdir(parents=True, exist_ok=True)
         fresh = path.with_suffix(".new")
-        with os.fdopen(new_file(fresh), "wb") as file:
-            np.savez(file, centre=plane.centre, axes=plane.axes)
-        os.replace(fresh, path)
+        with contextlib.suppress(OSError):  # a run that may only be read: laid out anew each time
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with os.fdopen(new_file(fresh), "wb") as file:
+                np.savez(file, centre=plane.centre, axes=plane.axes)
+            os.replace(fresh, path)
     return plane
 
 
