@@ -189,7 +189,7 @@ class Video:
             path.unlink(missing_ok=True)  # it may be a link to a file elsewhere
             self._writer = imageio.get_writer(path, fps=fps, macro_block_size=2)
         except OSError as error:
-            self._fail(error.strerror)
+            self._fail(error.strerror or str(error))
 
     def append(self, frame: np.ndarray, observation: np.ndarray) -> None:
         """Add an RGB frame uint8 [H, W, 3]; small frames are enlarged by whole factors. If the file
