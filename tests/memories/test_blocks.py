@@ -73,6 +73,17 @@ def test_what_is_wrong_is_named(kind: Any, changes: dict[str, Any], line: str) -
         storage.read_block([block()])
 
 
+@pytest.mark.parametrize("kind", [*RINGS, SlotStorage])
+def test_a_block_without_a_row_is_taken(kind: Any) -> None:
+    storage = kind(20, (3,), np.float32)
+    given = block(2)
+    none = {k: v[:0] for k, v in given.items() if k != "next"}
+    storage.set(
+        np.empty(0, np.int64), {**none, "next": {k: v[:0] for k, v in given["next"].items()}}
+    )
+    assert len(storage) == 0
+
+
 def test_an_end_that_is_only_done_is_a_truncation() -> None:
     given = block(next_done=np.array([False, True, False, True]))
     given["next"]["terminated"] = np.array([False, False, False, True])

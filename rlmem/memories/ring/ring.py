@@ -124,22 +124,19 @@ class RingStorage(RingFrames):
             raise ValueError(
                 f"{type(self).__name__} is written behind its newest transition only: use extend"
             )
-        first = int(cursor) if isinstance(cursor, int) else int(cursor[0])
+        slots = np.atleast_1d(np.asarray(cursor, np.int64))
         following = int(self.arrays.head["cursor"]) % self.max_size
-        if first != following:
+        if len(slots) and slots[0] != following:
             raise ValueError(
-                f"slot {first} was written, {following} comes next: {type(self).__name__} is "
+                f"slot {slots[0]} was written, {following} comes next: {type(self).__name__} is "
                 "written in order, use RoundRobinWriter, or RingWriter where what was saved of a "
                 "smaller one is loaded"
             )
-        if not isinstance(cursor, int):
-            slots = np.asarray(cursor, np.int64)
-            in_order = (first + np.arange(len(slots))) % self.max_size
-            if not np.array_equal(slots, in_order):
-                raise ValueError(
-                    f"slots {slots[:4].tolist()} ... were written: {type(self).__name__} is "
-                    "written in order, each slot behind the one before"
-                )
+        if not np.array_equal(slots, (following + np.arange(len(slots))) % self.max_size):
+            raise ValueError(
+                f"slots {slots[:4].tolist()} ... were written: {type(self).__name__} is "
+                "written in order, each slot behind the one before"
+            )
         self.append(data)
 
     def read_block(self, data: Any) -> Block:
