@@ -169,7 +169,7 @@ def return_against_bytes(
             _point(at, setting, estimate, x, metric, setting in chosen)
     if many:
         at.plot(cost, gain, "o", color=GREY, markersize=3, zorder=0, clip_on=False)
-    bytes_axis(at, cost)
+    bytes_axis(at, np.array(at.dataLim.intervalx))  # of seeds' own marks as well
     at.margins(x=0.1)
     no_sign_change(at)
     plain_thousands(at, "y")

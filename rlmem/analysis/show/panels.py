@@ -9,7 +9,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import MultipleLocator
 
 from rlmem.analysis.compare.settings import Setting
 from rlmem.drawing import STYLE
@@ -109,13 +108,16 @@ def bytes_axis(at: Axes, values: np.ndarray) -> None:
         at.set_xticks([2.0**power for power in range(low, high + 1, step)])
         at.xaxis.minorticks_off()
     elif most > 1.001 * least:
-        # The largest round step of which the axis, a little wider, has two ticks: labels are long.
+        # The largest round step of which the axis, a little wider, has two ticks; of more
+        # those that are far enough apart.
         margin = 0.05 * (most - least)
         low, high = (least - margin) / unit, (most + margin) / unit
         steps = np.array([1, 2, 5, 10, 20]) * 10.0 ** np.floor(np.log10((high - low) / 2))
         step = steps[high // steps - np.ceil(low / steps) >= 1].max()
         decimals = max(1, int(np.ceil(-np.log10(step) - 1e-9)))
-        at.xaxis.set_major_locator(MultipleLocator(unit * step))
+        ticks = np.arange(np.ceil(low / step), high // step + 1)
+        every = min(int(np.ceil(APART * (high - low) / step)), len(ticks) - 1)
+        at.set_xticks(unit * step * ticks[:: max(1, every)])
     else:
         at.set_xticks(values[:1])
 

@@ -1,6 +1,7 @@
 """What the figures of a report show, and that no name is cut off."""
 
 import csv
+import itertools
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,24 @@ def test_each_bar_has_its_name_within_the_figure(tmp_path: Path, memories: list[
         assert frame.y0 <= box.y0, text.get_text()
         assert box.y1 <= frame.y1, text.get_text()
     assert len(drawn.axes[0].texts) == len(memories)
+
+
+def test_labels_of_bytes_do_not_touch_where_seeds_lie_beyond_the_means(tmp_path: Path) -> None:
+    sizes = {"a": [11.3], "b": [11.7], "c": [12.9, 11.8, 12.2]}  # MiB
+    for label, held in sizes.items():
+        for seed, size in enumerate(held):
+            make_run(tmp_path / f"{label}{seed}", seed=seed, config={"label": label},
+                     memory_bytes_peak=int(size * 2**20))  # fmt: skip
+    settings = make_settings([read_run(path) for path in sorted(tmp_path.iterdir())])
+    drawn = figures.return_against_bytes(settings, "eval_return_mean")
+    assert drawn is not None
+    at = drawn.axes[0]
+    drawn.canvas.draw()
+    low, high = at.get_xlim()
+    ticks = [t for t in at.get_xticklabels() if low <= t.get_position()[0] <= high]
+    boxes = [t.get_window_extent() for t in ticks]
+    assert len(boxes) >= 2
+    assert all(left.x1 + 3 < right.x0 for left, right in itertools.pairwise(boxes))
 
 
 def test_of_many_settings_those_are_in_colour_that_a_figure_can_show(tmp_path: Path) -> None:
