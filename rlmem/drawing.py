@@ -46,10 +46,6 @@ def save(drawn: Figure, folder: Path, name: str) -> str:
     drawn.savefig(pixels, format="png", dpi=DPI)
     picture = Image.open(pixels).convert("RGB")
     picture = picture.quantize(COLOURS_OF_PNG, dither=Image.Dither.NONE)
-    for ending in ("png", "svg"):
-        (folder / f"{name}.{ending}").unlink(
-            missing_ok=True
-        )  # it may be a link to a file elsewhere
     picture.save(folder / f"{name}.png", optimize=True)
     (folder / f"{name}.svg").write_bytes(text.getvalue())
     return text.getvalue().decode()

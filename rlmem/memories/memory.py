@@ -20,6 +20,7 @@ from rlmem.memories.base.serialize import load_state, save_state, saving_whole, 
 from rlmem.memories.base.state import count_of, generator_of
 from rlmem.memories.base.storage import ReplayStorage
 from rlmem.memories.base.writer import ReplayWriter
+from rlmem.memories.budget import share_budget
 from rlmem.memories.samplers.base import ReplaySampler, as_index, held_slots
 from rlmem.memories.transforms.base import ReplayTransform, check_names
 from rlmem.units import parse_bytes
@@ -98,45 +99,13 @@ class ReplayMemory:
         sampler.check_storage(storage)
         self.budget = budget = None if budget is None else parse_bytes(budget)
         if budget is not None:
-            self._share_budget(budget)
+            share_budget(budget, storage, sampler, writer, self.transforms)
         storage.drain_evicted()  # before the sampler was told of anything
         if len(storage):  # it was filled before
             newest = getattr(storage, "newest", None)  # in the order of time, if it knows that
             unordered = torch.from_numpy(held_slots(storage))
             sampler.extend(unordered if newest is None else newest(len(storage)))
         self._share_generator()
-
-    def _share_budget(self, budget: int) -> None:
-        """Leave the storage what the other parts do not take of a budget.
-
-        Raises:
-            UserError: they take all of it, or what the storage holds is more.
-        """
-        storage = self.storage
-        own = sum(self.writer.projected_footprint().values())
-        if not self.sampler.bytes_a_slot():  # else they grow with the storage
-            own += sum(self.sampler.projected_footprint().values())
-        a_slot = sum(part.bytes_a_slot() for part in (self.sampler, *self.transforms))
-        fixed = sum(part.fixed_bytes() for part in self.transforms)
-        kept = self.writer.warmup_footprint
-        first = kept + sum(storage.footprint().values())
-        if kept and first > budget:
-            raise UserError(f"budget={budget}: what is kept at first takes {first} bytes; use more")
-        held = 0
-        if len(storage):
-            held = sum(storage.footprint().values()) + a_slot * storage.slots_in_use
-        if held + own + fixed > budget:
-            taken = f"takes {held + own + fixed} bytes"
-            if held:
-                raise UserError(
-                    f"budget={budget}: the storage was filled before, and {taken} with the "
-                    "memory's other parts; use that or more"
-                )
-            raise UserError(
-                f"budget={budget}: what is beside the storage {taken} when it holds "
-                f"{storage.max_size} transitions; use more, or a lower capacity"
-            )
-        storage.limit_bytes(budget - own - fixed, a_slot)
 
     def _share_generator(self) -> None:
         for part in self._parts().values():

@@ -71,13 +71,13 @@ def _write(shown: Picture | Table, out: Path) -> None:
     """Write a picture's or a table's files, and say what they show."""
     from rlmem import drawing
 
-    ending = "csv" if isinstance(shown, Table) else "png"
-    names = [f"{shown.name}.{ending}"]
-    (out / names[0]).unlink(missing_ok=True)  # it may be a link to a file elsewhere
+    endings = ["csv"] if isinstance(shown, Table) else ["png"] + ["svg"] * shown.vector
+    names = [f"{shown.name}.{ending}" for ending in endings]
+    for name in names:
+        (out / name).unlink(missing_ok=True)  # it may be a link to a file elsewhere
     if isinstance(shown, Table):
         shown.rows.to_csv(out / names[0], index=False)
     elif shown.vector:
-        names.append(f"{shown.name}.svg")
         drawing.save(shown.figure, out, shown.name)
     else:
         shown.figure.savefig(out / names[0], dpi=drawing.DPI)
