@@ -333,8 +333,11 @@ class ReplayMemory:
         Args:
             previous: folder of the memory's last save, of which a ring storage links what has not
                 changed.
+
+        Raises:
+            UserError: a part's place below the folder is taken by what no memory saved.
         """
-        with saving_whole(Path(folder)) as fresh:
+        with saving_whole(Path(folder), (*self._parts(), "memory")) as fresh:
             before = None if previous is None else where_saved(Path(previous), "storage")
             self.storage.save(fresh / "storage", before)
             for name, part in self._parts().items():

@@ -16,7 +16,7 @@ import torch
 
 from rlmem.errors import UserError
 from rlmem.memories.base.batch import Batch
-from rlmem.memories.base.blocks import Block, checked_frames
+from rlmem.memories.base.blocks import Block, checked_frames, numpy_dtype
 from rlmem.memories.base.lazy import give_back_all, lazy_zeros
 from rlmem.memories.base.serialize import State
 from rlmem.memories.base.state import array_of
@@ -69,10 +69,11 @@ class SlotStorage(TransitionStorage):
         self.frame_shape, self.dtype = checked_frames(frame_shape, dtype)
         self.stack, self.num_envs = int(stack), int(num_envs)
         rows = (stack * frame_shape[0], *frame_shape[1:])
-        self.actions = lazy_zeros((capacity, *action_shape), action_dtype)
+        held = numpy_dtype(action_dtype, "action_dtype")
+        self.actions = lazy_zeros((capacity, *action_shape), held)
         self._columns: dict[str, np.ndarray] = {
-            "observation": lazy_zeros((capacity, *rows), dtype, huge=True),
-            "next_observation": lazy_zeros((capacity, *rows), dtype, huge=True),
+            "observation": lazy_zeros((capacity, *rows), self.dtype, huge=True),
+            "next_observation": lazy_zeros((capacity, *rows), self.dtype, huge=True),
             "action": self.actions,
             "reward": lazy_zeros((capacity, 1), np.float32),
             "terminated": lazy_zeros((capacity, 1), np.bool_),

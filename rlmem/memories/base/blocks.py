@@ -49,13 +49,26 @@ class Block:
         )
 
 
+def numpy_dtype(dtype: Any, name: str) -> np.dtype:
+    """A dtype, of numpy or torch, as numpy's.
+
+    Raises:
+        ValueError: it is none that both have; the line has its `name`.
+    """
+    try:
+        as_torch = isinstance(dtype, torch.dtype)
+        return torch.empty(0, dtype=dtype).numpy().dtype if as_torch else np.dtype(dtype)
+    except TypeError:
+        raise ValueError(f"{name}={dtype}: use one such as uint8 or float32") from None
+
+
 def checked_frames(shape: Any, dtype: Any) -> tuple[tuple[int, ...], np.dtype]:
     """Shape and dtype of one observation, as a storage holds it.
 
     Raises:
         ValueError: it has no dimension, or no numbers.
     """
-    kind, frame_shape = np.dtype(dtype), tuple(shape) if np.ndim(shape) else ()
+    kind, frame_shape = numpy_dtype(dtype, "dtype"), tuple(shape) if np.ndim(shape) else ()
     sizes = [isinstance(size, int | np.integer) and size > 0 for size in frame_shape]
     if not sizes or not all(sizes):
         raise ValueError(f"frame_shape={shape}: give the sizes of one observation, such as (4,)")

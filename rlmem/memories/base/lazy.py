@@ -11,7 +11,7 @@ from rlmem.errors import UserError
 
 
 def lazy_zeros(
-    shape: tuple[int, ...], dtype: Any, *, huge: bool = False, least: int = 2**20
+    shape: tuple[int, ...], dtype: Any, *, huge: bool = False, least: int = 2**16
 ) -> np.ndarray:
     """An array of zeros that takes memory as it is written to.
 

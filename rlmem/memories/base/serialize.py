@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from rlmem.checksums import CHECKSUM, Summed, verify, verify_file, write_summed
+from rlmem.errors import UserError
 from rlmem.run_files import (
     UNREADABLE,
     check_kinds,
@@ -46,13 +47,18 @@ def save_state(
     """Write a flat state into a folder.
 
     Arrays are written as they lie in memory, without a second copy; a function's array is let go
-    of before the next is made. `state.json` is written last.
+    of before the next is made. `state.json` is written last. Of what was in the folder, the
+    earlier state's files are replaced or removed, and no others.
 
     Args:
         previous, reuse: folder of an earlier state, and its arrays that belong to this state too:
             they are not written again, but linked (copied where the file system has no links).
+
+    Raises:
+        UserError: another part's state is in the folder.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    earlier = _arrays_before(folder, state)
     values: dict[str, Any] = {}
     files: dict[str, Any] = {}
     if previous is not None:
@@ -68,9 +74,22 @@ def save_state(
         else:
             values[name] = made.item() if isinstance(made, np.generic) else made
     _write_values(folder / STATE_FILE, values | {_FILES: files})
-    for path in folder.glob("*.npy"):
-        if path.stem not in files:  # of a state that was here before
-            path.unlink()
+    for name in earlier - files.keys():
+        (folder / f"{name}.npy").unlink(missing_ok=True)
+
+
+def _arrays_before(folder: Path, state: State) -> set[str]:
+    """Names of the arrays of an earlier state in a folder, whose place `state` takes."""
+    try:
+        earlier = load_state(folder)
+    except (FileNotFoundError, ValueError):  # none, or a damaged one
+        return set()
+    if earlier and not earlier.keys() & state.keys():
+        raise UserError(
+            f"{folder} holds another part's state ({', '.join(sorted(earlier)[:3])}): save each "
+            "part into a folder of its own"
+        )
+    return set(earlier.files)
 
 
 def _write_values(path: Path, values: Mapping[str, Any]) -> None:
@@ -148,13 +167,23 @@ _FRESH, _WHOLE = ".new", "whole"
 
 
 @contextlib.contextmanager
-def saving_whole(folder: Path) -> Iterator[Path]:
+def saving_whole(folder: Path, names: Iterable[str]) -> Iterator[Path]:
     """A folder to save states into that take the place of those below `folder` all together.
 
     They are put there one by one, once all are on the disk and a mark beside them says so. Until
     the last is in its place `where_saved` finds the others where they were written, and the next
     save puts them there first: what lies below `folder` without them is whole no more.
+
+    Args:
+        names: of the states.
+
+    Raises:
+        UserError: something else has one of these names below `folder`.
     """
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"{folder} is a file: a memory is saved into a folder")
+    for name in names:
+        _check_place(folder / name)
     fresh = folder / _FRESH
     if (fresh / _WHOLE).exists():
         _put_in_place(fresh, folder)
@@ -166,6 +195,20 @@ def saving_whole(folder: Path) -> Iterator[Path]:
     write_small(fresh / _WHOLE, "")
     sync_folder(fresh)
     _put_in_place(fresh, folder)
+
+
+def _check_place(place: Path) -> None:
+    """Refuse to put a state in the place of what is none."""
+    if place.is_dir():
+        held = {path.name for path in place.iterdir()}
+        others = {name for name in held if not name.endswith(".npy")}
+        free = others == {STATE_FILE} or not held
+    else:
+        free = not os.path.lexists(place)
+    if not free:
+        raise UserError(
+            f"{place} is in the way and was not saved by a memory; save into a folder of its own"
+        )
 
 
 def _put_in_place(fresh: Path, folder: Path) -> None:

@@ -14,7 +14,7 @@ from rlmem.memories.base.serialize import State
 from rlmem.memories.base.state import array_of
 from rlmem.memories.compression import codec
 from rlmem.memories.compression.chunks import CodedChunks, as_words
-from rlmem.memories.compression.segments import BLOB, RECORD, SEGMENT
+from rlmem.memories.compression.segments import BLOB, SEGMENT
 
 _HOLES = 4 * SEGMENT  # bytes of holes that are never worth the work
 
@@ -99,11 +99,12 @@ class ExemplarStore:
         return int(self._arena.missing(count * self.longest) + self._coded.new_references)
 
     def projected(self, nodes: int) -> int:
-        """Bytes held with so many strings as those so far; the longest before the first."""
+        """Bytes held with so many strings as those so far, at least as many as now; the longest
+        before the first."""
         held = int(np.count_nonzero(self._blobs["size"][: self._mark]))
         size = nodes * (self.size_held // held if held else self.longest)
-        segments = -(-size // SEGMENT)
-        return segments * (SEGMENT + RECORD) + self._own_bytes(self._coded.open.references.nbytes)
+        strings = max(self._arena.nbytes, self._arena.bytes_of(-(-size // SEGMENT)))
+        return strings + self._own_bytes(self._coded.open.references.nbytes)
 
     def clear(self) -> None:
         """Let go of everything; the references stay."""

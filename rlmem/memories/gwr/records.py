@@ -170,7 +170,7 @@ def reserve(m: MapArrays, links: int, edges: int) -> MapArrays:
 
 
 def _grown(array: np.ndarray, size: int, used: int) -> np.ndarray:
-    grown = np.empty((size, *array.shape[1:]), array.dtype)
+    grown = lazy_zeros((size, *array.shape[1:]), array.dtype)  # the room to grow takes no memory
     grown[:used] = array[:used]
     return grown
 

@@ -186,7 +186,7 @@ class PrioritizedEdgeSampler(PrioritizedSampler):
         """Take in new edges and let go of removed ones."""
         touched, made = _follow(self._tree, storage)
         if not self._told:  # of a map that was filled before
-            touched = storage.live_edges()
+            touched = np.arange(storage.edge_positions)
             made = np.ones(len(touched), np.bool_)
             _make_room(self._tree, storage.edge_positions)
         if not len(touched):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from rlmem.memories.base.blocks import Block, checked_frames
+from rlmem.memories.base.blocks import Block, checked_frames, numpy_dtype
 from rlmem.memories.base.lazy import give_back_all, lazy_zeros
 from rlmem.memories.base.serialize import State
 from rlmem.memories.base.storage import TransitionStorage, check_whole
@@ -63,13 +63,16 @@ class RingOptions:
                 f"chunk={self.chunk}, stack={self.stack}: use a chunk of 2 to 255 frames and a "
                 "stack of 255 at most"
             )
-        held = np.dtype(self.action_dtype)
+        held = self.action_dtype = numpy_dtype(self.action_dtype, "action_dtype")
         if held.kind not in "biuf" or held == np.float16 or held.itemsize > 8:  # compiled loops
             raise ValueError(
                 f"action_dtype={held}: hold actions as whole numbers, float32 or float64"
             )
-        for name, (_, dtype) in self.columns.items():
-            held = np.dtype(dtype)
+        self.columns = {
+            name: (shape, numpy_dtype(dtype, f"dtype of column {name!r}"))
+            for name, (shape, dtype) in self.columns.items()
+        }
+        for name, (_, held) in self.columns.items():
             if held.kind not in "biufc" or held.itemsize > (16 if held.kind == "c" else 8):
                 raise ValueError(f"column {name!r}: {held} is no dtype of torch's")
             if name in TAKEN or not name.isidentifier():

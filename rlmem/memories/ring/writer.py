@@ -36,3 +36,7 @@ class RingWriter(ReplayWriter):
     def extend(self, data: Any) -> torch.Tensor:
         """Write a block of N transitions; their slots int64 [N]."""
         return torch.from_numpy(self._storage.append(data))
+
+    def loads(self, path: Any) -> None:
+        """Nothing: the storage knows what comes next. What stands in the folder may be of TorchRL's
+        `RoundRobinWriter`, which writes to the same storages."""

@@ -99,7 +99,8 @@ class Prioritized(ReplaySampler, TorchRLPrioritizedSampler):
         self._rng = None
         self.capacity = int(capacity)
         self._alpha, self.eps = _exponent("alpha", alpha), eps
-        self.beta_start, self.beta_end, self.beta_steps = beta_start, beta_end, beta_steps
+        self.beta_start, self.beta_steps = _exponent("beta_start", beta_start), beta_steps
+        self.beta_end = _exponent("beta_end", beta_end)
         self.beta = beta_start
         self._largest = 1.0
         self._told = False  # of any item
