@@ -39,7 +39,7 @@ from rlmem.agents.schedules import EpsilonSettings
 from rlmem.errors import UserError
 from rlmem.memories.base.batch import Batch
 from rlmem.memories.values.base import hashes, state_values, visit_columns, weighted
-from rlmem.memories.values.checks import LostKeys
+from rlmem.memories.values.checks import LostKeys, no_key
 from rlmem.networks.base import QNetworkSettings, check_kind
 from rlmem.networks.keys import StandardKeys
 from rlmem.registry import marked, part
@@ -150,10 +150,13 @@ class NEC(Learner):
         return keys, state_values(*self._ask(self.values.read, keys, touch=False))
 
     def _ask(self, question: Callable[..., Any], *given: Any, **how: Any) -> Any:
-        """What the memory answers to keys of the network; a network without any has diverged."""
+        """What the memory answers to keys. Where they are none, a network that was trained has
+        diverged; else it is the observation's fault."""
         try:
             return question(*given, **how)
         except LostKeys as error:
+            if not (self.values.trains and self.grad_steps):
+                raise no_key() from None
             raise Diverged(str(error), self) from error
 
     def act(self, observation: np.ndarray, epsilon: float, rng: np.random.Generator) -> np.ndarray:

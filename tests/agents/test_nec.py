@@ -262,3 +262,11 @@ def test_a_reward_that_is_no_number_is_refused_and_changes_nothing() -> None:
     for kept, now in ((held, memory.values.state_dict()), (waiting, memory.queue.state_dict())):
         for name in kept:
             np.testing.assert_array_equal(kept[name], now[name], err_msg=name)
+
+
+@pytest.mark.parametrize("memory", ["dnd", "mfec"])
+def test_an_observation_that_is_no_number_is_not_put_down_to_learning(memory: str) -> None:
+    agent, _, stream = parts(f"memory={memory}")
+    wrong = np.full_like(stream._block.observation, np.nan)
+    with pytest.raises(UserError, match="an observation has values that are not finite"):
+        agent.act(wrong, 0.0, np.random.default_rng(0))

@@ -12,7 +12,7 @@ from rlmem.memories.gwr.records import TILE
 from rlmem.memories.gwr.search import contexts_of, mark_changed
 
 # For numba's cache: tests/memories/test_compiled_with.py says why, and what to write here.
-COMPILED_WITH = {"records": "59480f1ff266", "search": "e6ead7fa6354"}
+COMPILED_WITH = {"records": "9eeed3e75ef1", "search": "51d78e284685"}
 
 
 @njit(cache=True)

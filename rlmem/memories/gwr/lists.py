@@ -13,7 +13,7 @@ from numba import njit
 from rlmem.memories.gwr.records import BOOK, GONE, MADE, PASSED
 
 # For numba's cache: tests/memories/test_compiled_with.py says why, and what to write here.
-COMPILED_WITH = {"records": "59480f1ff266"}
+COMPILED_WITH = {"records": "9eeed3e75ef1"}
 
 
 @njit(cache=True)

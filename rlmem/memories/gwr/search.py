@@ -22,7 +22,7 @@ from rlmem.memories.gwr.distance import (
 from rlmem.memories.gwr.records import BOOK, CHANGED, GONE, LIVE, LIVE_CHANGED, RESCANS, TILE
 
 # For numba's cache: tests/memories/test_compiled_with.py says why, and what to write here.
-COMPILED_WITH = {"distance": "2b5576ce4b5e", "records": "59480f1ff266"}
+COMPILED_WITH = {"distance": "80abf8010043", "records": "9eeed3e75ef1"}
 
 _GUESSES = 4  # links and edges of the node before that are tried first
 

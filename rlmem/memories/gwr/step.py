@@ -14,10 +14,10 @@ from rlmem.memories.gwr.search import close_block, contexts_of, mark_changed, ne
 
 # For numba's cache: tests/memories/test_compiled_with.py says why, and what to write here.
 COMPILED_WITH = {
-    "adapt": "f1cea9150fac",
-    "lists": "e51a25bdb2ed",
-    "records": "59480f1ff266",
-    "search": "e6ead7fa6354",
+    "adapt": "89f2c5f8824d",
+    "lists": "7aabc888734b",
+    "records": "9eeed3e75ef1",
+    "search": "51d78e284685",
 }
 
 

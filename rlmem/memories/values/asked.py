@@ -19,7 +19,7 @@ from rlmem.memories.memory import ReplayMemory
 from rlmem.memories.replay import read_budget
 from rlmem.memories.samplers.base import NothingDrawn
 from rlmem.memories.values.base import ValueMemory, Visits
-from rlmem.memories.values.checks import LostKeys, checked_keys
+from rlmem.memories.values.checks import LostKeys, checked_keys, no_key
 
 
 class ValuesStorage(ReplayStorage):
@@ -110,10 +110,7 @@ class AskedMemory(ReplayMemory):
         try:
             return checked_keys(self.values.embed(observation), self.values.key_size)
         except LostKeys:
-            raise UserError(
-                "an observation has values that are not finite or too large to be a key: look at "
-                "what the environment gives"
-            ) from None
+            raise no_key() from None
 
     def save_answers(self, folder: Path) -> None:
         """Write what the agent needs to play."""

@@ -13,6 +13,14 @@ class LostKeys(ValueError):
     """Keys that no distance can be made of: the network that makes them has diverged."""
 
 
+def no_key() -> UserError:
+    """What is said of an observation that is a key itself, or goes through an untrained network."""
+    return UserError(
+        "an observation has values that are not finite or too large to be a key: look at what the "
+        "environment gives"
+    )
+
+
 def checked_keys(keys: np.ndarray, size: int) -> np.ndarray:
     """Keys float32 [n, size], contiguous.
 

@@ -182,8 +182,11 @@ class GraphMemory(ValueMemory):
         alive = np.flatnonzero(~g.nodes["terminal"][: self.entries])
         for i, key in enumerate(keys):
             squared = np.square(g.keys[alive] - key, dtype=np.float64).sum(1)
-            first = np.argpartition(squared, min(p, len(alive)) - 1)[:p] if len(alive) else alive
-            first = first[np.argsort(squared[first], kind="stable")]
+            if p < len(alive):  # of nodes that are equally near the lowest slots, as elsewhere
+                first = np.flatnonzero(squared <= np.partition(squared, p - 1)[p - 1])
+            else:
+                first = np.arange(len(alive))
+            first = first[np.argsort(squared[first], kind="stable")][:p]
             slot[i, : len(first)], distance[i, : len(first)] = alive[first], squared[first]
         return slot, distance
 
@@ -206,7 +209,7 @@ class GraphMemory(ValueMemory):
         count = rows.stop - rows.start
         if count == 0:
             return
-        found = np.empty((count, 2), np.int32)
+        nodes, made = np.empty(count, np.int32), np.empty(count, np.int64)
         columns = Rows(
             visits.key[rows],
             visits.action[rows],
@@ -216,13 +219,13 @@ class GraphMemory(ValueMemory):
             visits.terminated[rows],
         )
         if self._search is None:
-            visit(self.arrays, self.rule, columns, found, None)
+            visit(self.arrays, self.rule, columns, nodes, made, None)
         else:
             for keys in (columns.key, columns.next_key):
                 checked_keys(keys, self.key_size)
-            visit(self.arrays, self.rule, columns, found, self._search.by)
+            visit(self.arrays, self.rule, columns, nodes, made, self._search.by)
             self._search.placed(2 * count)
-        self.walker.follow(self.arrays, visits, rows, found[:, 1])
+        self.walker.follow(visits, rows, nodes, made)
 
     # What it holds.
 

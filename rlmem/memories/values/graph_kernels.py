@@ -213,11 +213,12 @@ def mean_values(g: Any, rule: Any, slots: Any, distances: Any, delta: float) -> 
 
 
 @njit(cache=True)
-def visit(g: Any, rule: Any, rows: Any, nodes: Any, by: Any) -> None:
+def visit(g: Any, rule: Any, rows: Any, nodes: Any, made: Any, by: Any) -> None:
     """Learn from transitions, one after the other.
 
     Args:
-        nodes: int32 [n, 2], where each row's two nodes are written.
+        nodes, made: int32 [n] and int64 [n], where the node that each row led to is written, and
+            who stood there then (`NODE.made`): a later row may have another take its place.
     """
     for i in range(rows.action.shape[0]):
         if rule.in_steps:
@@ -246,4 +247,4 @@ def visit(g: Any, rule: Any, rows: Any, nodes: Any, by: Any) -> None:
             e.reward = reward if rule.pairs else e.reward + (reward - e.reward) / (e.visits + 1)
         e.action = rows.action[i]
         e.visits += 1
-        nodes[i, 0], nodes[i, 1] = source, target
+        nodes[i], made[i] = target, g.nodes[target].made

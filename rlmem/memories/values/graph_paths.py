@@ -16,7 +16,7 @@ from rlmem.memories.values.graph_kernels import best
 from rlmem.memories.values.graph_records import MARK, NODES, GraphArrays, Rule
 
 # For numba's cache: tests/memories/test_compiled_with.py says why, and what to write here.
-COMPILED_WITH = {"graph_kernels": "660438d99bd4", "graph_records": "1139d2018442"}
+COMPILED_WITH = {"graph_kernels": "abd8ffd69185", "graph_records": "1139d2018442"}
 
 _AT_ONCE = 4096  # points that are compared with all centres
 

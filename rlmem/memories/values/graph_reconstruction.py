@@ -78,7 +78,8 @@ class Reconstructor(Stateful):
         self, how: Reconstruction, generator: torch.Generator, capacity: int, envs: int
     ) -> None:
         self.how, self.generator, self.envs = how, generator, envs
-        self.trajectories = Trajectories(how.kept, how.score, max(1, capacity // how.kept))
+        kept = min(how.kept, capacity)  # each has a step at least
+        self.trajectories = Trajectories(kept, how.score, capacity // kept)
         self.last = LastWalk(*(np.empty(0, dtype) for dtype in _DTYPES))
         self._steps = 0  # since the last reconstruction
 
@@ -91,13 +92,13 @@ class Reconstructor(Stateful):
         every = int(self.how.every)
         return list(range(max(1, every - self._steps), len(visits) + 1, every))
 
-    def follow(self, g: GraphArrays, visits: Visits, rows: slice, nodes: np.ndarray) -> None:
-        """Told of steps, int32 [n] the nodes that they led to: count them, and add them to the
-        trajectories, each environment's apart."""
+    def follow(self, visits: Visits, rows: slice, nodes: np.ndarray, made: np.ndarray) -> None:
+        """Told of steps, int32 [n] the nodes that they led to and int64 [n] who stood there then:
+        count them, and add them to the trajectories, each environment's apart."""
         self._steps += len(nodes)
         if self.how.key_nodes != "cross":
             return
-        made, envs = g.nodes["made"][nodes], visits.env_id[rows]
+        envs = visits.env_id[rows]
         ends = (visits.terminated | visits.truncated)[rows]
         for env in np.unique(envs).tolist():
             own = np.flatnonzero(envs == env)

@@ -140,6 +140,11 @@ class GraphPart(Episodic):
             )
         if settings.entries < 2:
             raise UserError(f"memory.entries={settings.entries}: must be at least 2")
+        if how.key_nodes == "cross" and how.kept > settings.entries:
+            raise UserError(
+                f"memory.reconstruct.kept={how.kept}: the kept episodes have together as many "
+                f"steps as the graph has nodes, memory.entries={settings.entries}; use fewer"
+            )
         neighbours = settings.chosen("neighbours", network)
         if (network or settings.budget is None) and neighbours > settings.entries:
             raise UserError(
@@ -154,6 +159,14 @@ class GraphPart(Episodic):
             return super().build(settings, needs)
         make = cls._maker(settings, needs, key_size(settings, needs), network=False)
         capacity, budget = capacity_of(settings, settings.entries, make)
+        if settings.entries != settings.capacity:  # given: it holds under a budget too
+            capacity = min(capacity, settings.entries)
+        neighbours = settings.chosen("neighbours", False)
+        if capacity < neighbours:
+            raise UserError(
+                f"memory.budget={settings.budget}: holds {capacity} nodes, fewer than "
+                f"memory.neighbours={neighbours}; use a larger memory.budget, or fewer neighbours"
+            )
         return AskedMemory(make(capacity), needs, "nodes", budget)
 
     @classmethod

@@ -5,6 +5,7 @@ episodes together have no more than the graph has nodes. A node "crosses" where 
 come by with a reward other than 0 (Kang et al. 2024).
 """
 
+import sys
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -17,6 +18,11 @@ SCORES = ("return", "length", "diversity")
 _NUMBERS = {"returns": np.float64, "lengths": np.int64, "envs": np.int64}  # saved of each
 _COLUMNS = {"nodes": np.int32, "made": np.int64, "reward": np.float32}
 STEP_BYTES = sum(np.dtype(dtype).itemsize for dtype in _COLUMNS.values())
+# Of a trajectory without steps: its arrays' headers, its tuple and its two numbers.
+OWN_BYTES = len(_COLUMNS) * sys.getsizeof(np.empty(0)) + sum(
+    map(sys.getsizeof, ((None,) * 5, 0.0, 2**30))
+)
+_PIECES = 16  # of an episode that runs, before they are joined
 
 
 class Trajectory(NamedTuple):
@@ -37,8 +43,8 @@ class Trajectory(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of its steps."""
-        return len(self.nodes) * STEP_BYTES
+        """Bytes held."""
+        return len(self.nodes) * STEP_BYTES + OWN_BYTES
 
 
 @dataclass
@@ -78,7 +84,7 @@ class Trajectories(Stateful):
                 self.kept.append(whole)
                 self.kept.sort(key=lambda t: -t.score(self.by))
                 del self.kept[self.count :]
-        elif len(run.pieces) == 16:  # small arrays take some 450 bytes each that nobody counts
+        elif len(run.pieces) == _PIECES:  # a piece of one step is most of all what is around it
             run.pieces = [_joined(run.pieces)]
 
     def crossings(self, made: np.ndarray, most: int) -> np.ndarray:
@@ -98,12 +104,15 @@ class Trajectories(Stateful):
     @property
     def nbytes(self) -> int:
         """Bytes held."""
-        running = sum(run.steps for run in self._running.values())
-        return running * STEP_BYTES + sum(t.nbytes for t in self.kept)
+        kept = sum(t.nbytes for t in self.kept)
+        # As of the most pieces: a state has them joined, and is to take as many bytes.
+        running = STEP_BYTES * sum(run.steps for run in self._running.values())
+        return kept + running + OWN_BYTES * _PIECES * len(self._running)
 
     def bytes_when_full(self, envs: int) -> int:
         """Bytes of as many episodes as are kept, and of one that runs in each environment."""
-        return STEP_BYTES * self.longest * (self.count + 2 * envs)
+        steps = self.longest * (self.count + 2 * envs)
+        return STEP_BYTES * steps + OWN_BYTES * (self.count + _PIECES * envs)
 
     def state_views(self) -> State:
         running = {env: _joined(run.pieces) for env, run in self._running.items()}

@@ -11,6 +11,7 @@ from rlmem.errors import UserError
 from rlmem.memories.values.graph import GraphMemory
 from rlmem.memories.values.graph_reconstruction import Reconstruction
 from rlmem.memories.values.graph_records import EDGE
+from rlmem.memories.values.trajectories import OWN_BYTES
 from tests.memories.values.graphs import (
     ACTIONS,
     ETA,
@@ -206,6 +207,8 @@ def test_every_array_is_counted() -> None:
     each = ("sizes", "returns", "lengths", "envs")
     others = (state[name].nbytes for name in (*(f"trajectory_{n}" for n in each), "draws"))
     unsaved = graph.arrays.scratch.nbytes + graph.arrays.turn.nbytes
+    kept = state["trajectory_envs"] == -1  # the others run, in pieces
+    unsaved += OWN_BYTES * (kept.sum() + 16 * (~kept).sum())
     assert sum(used.values()) == arrays - sum(others) + unsaved
     full = graph.projected_footprint()
     assert full["nodes"] > used["nodes"]
@@ -222,3 +225,12 @@ def assert_same(left: dict[str, Any], right: dict[str, Any]) -> None:
     assert left.keys() == right.keys()
     for name, value in left.items():
         np.testing.assert_array_equal(value, right[name], err_msg=name)
+
+
+@pytest.mark.parametrize("asked", [0, 4, 7])
+def test_of_nodes_that_are_equally_near_a_value_is_read_from_the_lowest_slots(asked: int) -> None:
+    graph = make(neighbours=4)
+    graph.visited(visits([(i % 8, 0, float(i), (i + 1) % 8, False) for i in range(16)]))
+    graph.arrays.keys[:8, 0] = [3, 5, 3, 5, 5, 3, 5, 3]  # all as near to 4, half of them to others
+    slot = graph.read(np.array([[asked]], np.float32))[1].slot[0, 0].tolist()
+    assert slot == {4: [0, 1, 2, 3], 0: [0, 2, 5, 7], 7: [1, 3, 4, 6]}[asked]

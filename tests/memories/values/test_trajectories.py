@@ -1,11 +1,15 @@
 """The best episodes of a graph, and where they cross."""
 
+import tracemalloc
+from dataclasses import fields
+
 import numpy as np
 import pytest
 
+from rlmem.errors import UserError
 from rlmem.memories.values.base import Visits
 from rlmem.memories.values.graph_reconstruction import Reconstruction
-from rlmem.memories.values.trajectories import Trajectories, Trajectory, trajectory
+from rlmem.memories.values.trajectories import OWN_BYTES, Trajectories, Trajectory, trajectory
 from rlmem.runs import build
 from tests.memories.values.graphs import known, make, visits
 from tests.settings import settings
@@ -62,7 +66,7 @@ def test_of_a_long_episode_the_newest_steps_are_kept_and_the_score_of_all(
     assert kept.kept[0].nodes.tolist() == [*range(593, 600)]
     assert kept.kept[0].score(by) == score
     kept.extend(1, episode([*range(50)], [0.0] * 50), False)  # all at once, as from a queue
-    assert kept.nbytes == (7 + 7) * 16
+    assert kept.nbytes == (7 + 7) * 16 + (1 + 16) * OWN_BYTES
     other = Trajectories(3, by, 7)
     state = kept.state_views()
     other.check_state(state)
@@ -128,3 +132,54 @@ def test_a_graph_takes_what_its_best_episodes_share() -> None:
     assert known(graph, 3) in graph.walker.last.key_nodes
     graph.visited(visits([(0, 0, 9.0, 5, False)], truncated=True))
     assert graph.walker.trajectories.kept[0].nodes.tolist() == [known(graph, 5)]
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_episodes_of_one_block_have_the_nodes_that_stood_there_when_they_passed(
+    whole: bool,
+) -> None:
+    """A full graph gives a node's place to a later row of the same block."""
+    how = Reconstruction(key_nodes="cross", kept=2, every=1000)
+    graph = make(capacity=6, how=how)
+    blocks = []
+    for env, first in enumerate((0, 100, 200)):
+        steps = [(first + i, 0, 1.0, first + i + 1, False) for i in range(5)]
+        blocks.append(visits(steps, truncated=True, env=env))
+    names = [each.name for each in fields(Visits)]
+    columns = [np.concatenate([getattr(block, name) for block in blocks]) for name in names]
+    rows = [slice(None)] if whole else [slice(row, row + 1) for row in range(15)]
+    for part in rows:
+        graph.visited(Visits(*(column[part] for column in columns)))
+    kept = graph.walker.trajectories.kept
+    assert [t.made.tolist() for t in kept] == [[3, 4, 5], [9, 10, 11]]
+    assert not len(graph.walker.choose(graph.arrays, 1.0)[0])  # they have no node in common
+
+
+def test_more_kept_episodes_than_nodes_have_a_step_each_and_count_what_they_hold() -> None:
+    graph = make(capacity=20, how=Reconstruction(key_nodes="cross", kept=1000))
+    kept = graph.walker.trajectories
+    for i in range(100):
+        kept.extend(0, episode([i, i + 1], [1.0, 1.0]), True)
+    assert sum(len(t.nodes) for t in kept.kept) == 20
+    tracemalloc.start()
+    fresh = Trajectories(500, "return", 1)
+    before = tracemalloc.get_traced_memory()[0]
+    for i in range(500):
+        fresh.extend(0, episode([i], [1.0]), True)
+    held = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    assert fresh.nbytes == pytest.approx(held, rel=0.15)
+    given = ["agent=tabular", "env=mini_maze", "memory=gcmr", "memory.entries=100"]
+    with pytest.raises(UserError, match=r"kept=101: .*memory.entries=100; use fewer"):
+        settings(*given, "memory.reconstruct.key_nodes=cross", "memory.reconstruct.kept=101")
+
+
+def test_a_budget_holds_no_more_nodes_than_were_asked_for_and_enough_for_a_value() -> None:
+    given = ["agent=tabular", "env=mini_maze", "memory=gq", "memory.budget=100KiB"]
+    cfg = settings(*given, "memory.entries=10")
+    spec = build.build_env(cfg).spec
+    assert build.build_memory(cfg, spec).storage.max_size == 10
+    assert build.build_memory(settings(*given), spec).storage.max_size > 100
+    few = settings(*given[:3], "memory.budget=2KiB", "memory.neighbours=50")
+    with pytest.raises(UserError, match=r"memory.budget=2KiB: holds .* fewer than memory.neighb"):
+        build.build_memory(few, spec)
