@@ -260,3 +260,15 @@ def test_a_new_edge_has_the_largest_priority_of_when_it_came(tmp_path):
     for each in (memory, again):
         each.update_priority(first, torch.full((16,), 9.0))
     assert torch.equal(memory.sample(64)["index"], again.sample(64)["index"])
+
+
+def test_a_loaded_sampler_tells_the_bytes_of_the_saved_one():
+    """Also where the newest edges had gone before it was told of any."""
+    storage, _ = small_map(states=20, rows=400)
+    for edge in storage.live_edges()[-3:]:
+        lists.remove_edge(storage.arrays, int(edge))
+    saved, loaded = PrioritizedEdgeSampler(), PrioritizedEdgeSampler()
+    saved.synchronise(storage)
+    loaded.load_state_dict(saved.state_dict())
+    loaded.synchronise(storage)
+    assert loaded.footprint() == saved.footprint() == {"priorities": 16 * storage.edge_positions}

@@ -5,10 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rlmem.envs import EnvSpec
 from rlmem.memories.base.state import snapshot
 from rlmem.memories.compression.arena import SEGMENT, Arena
 from rlmem.memories.compression.packing import PACKED, STORED, Packer
 from rlmem.memories.gwr.exemplars import ExemplarStore
+from tests.memories.helpers import RandomEnvs, configured
 
 NODES = 8
 SHAPES = [(1, 5), (3, 7, 3), (1, 8), (1, 1, 1), (2, 16, 4)]  # of a frame; few of a multiple of 8
@@ -161,3 +163,16 @@ def test_a_damaged_layout_is_refused():
     loaded.restore(blobs[4:], data)
     loaded.check_valid(blobs[4:])
     np.testing.assert_array_equal(loaded.gather(blobs[4:]), data)
+
+
+def test_a_map_of_images_never_projects_less_than_it_holds():
+    """Where exemplars of removed nodes lay, holes are left for a while."""
+    spec = EnvSpec("Pong", "atari", 2, (1, 24, 24), np.dtype(np.uint8), 4, 3, 1)
+    given = "memory.capacity=200", "memory.metric.scale_samples=50"
+    memory = configured(spec, "memory=gwr", *given)
+    envs = RandomEnvs(np.random.default_rng(0), (1, 24, 24), np.uint8, 2, 0.05, 1.0)
+    for _ in range(12):
+        memory.extend(envs.block(100))
+        held, full = (f()["prototypes"] for f in (memory.footprint, memory.projected_footprint))
+        assert held <= full
+    assert memory.entries == 200
