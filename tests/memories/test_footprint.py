@@ -107,6 +107,7 @@ print(json.dumps([sum(memory.footprint().values()), sum(sizes)]))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="pages are given as they are written on Linux")
 @pytest.mark.parametrize("overrides", [["memory=per"], ["memory=gwr_plain"]], ids=str)
 def test_what_is_not_written_yet_takes_no_memory_from_a_heap_that_was_used(overrides) -> None:

@@ -20,7 +20,8 @@ def lazy_zeros(
 
     Args:
         huge: pages of 2 MiB, for arrays whose rows span pages; others hold less unused.
-        least: bytes from which on an array has pages of its own.
+        least: bytes from which on an array has pages of its own; of smaller ones, what is not
+            written yet is little.
 
     Raises:
         UserError: the system has no address space for it.

@@ -10,7 +10,7 @@ _LARGEST = 1e15  # of a key's numbers: sums of their squares must be float32 num
 
 
 class LostKeys(ValueError):
-    """Keys that no distance can be made of: the network that makes them has diverged."""
+    """Keys that no distance can be made of."""
 
 
 def no_key() -> UserError:

@@ -143,10 +143,11 @@ class GraphPart(Episodic):
         if how.key_nodes == "cross" and how.kept > settings.entries:
             raise UserError(
                 f"memory.reconstruct.kept={how.kept}: the kept episodes have together as many "
-                f"steps as the graph has nodes, memory.entries={settings.entries}; use fewer"
+                f"steps as the graph has nodes; use {settings.entries} (memory.entries) or fewer"
             )
         neighbours = settings.chosen("neighbours", network)
-        if (network or settings.budget is None) and neighbours > settings.entries:
+        bounded = network or settings.budget is None or cls._bounds(settings)
+        if bounded and neighbours > settings.entries:
             raise UserError(
                 f"memory.neighbours={neighbours}: the graph has memory.entries={settings.entries} "
                 f"nodes; use {settings.entries} or fewer"
@@ -159,7 +160,7 @@ class GraphPart(Episodic):
             return super().build(settings, needs)
         make = cls._maker(settings, needs, key_size(settings, needs), network=False)
         capacity, budget = capacity_of(settings, settings.entries, make)
-        if settings.entries != settings.capacity:  # given: it holds under a budget too
+        if cls._bounds(settings):
             capacity = min(capacity, settings.entries)
         neighbours = settings.chosen("neighbours", False)
         if capacity < neighbours:
@@ -168,6 +169,12 @@ class GraphPart(Episodic):
                 f"memory.neighbours={neighbours}; use a larger memory.budget, or fewer neighbours"
             )
         return AskedMemory(make(capacity), needs, "nodes", budget)
+
+    @staticmethod
+    def _bounds(settings: GraphSettings) -> bool:
+        """Whether `entries` was given, so that it holds under a budget too: else it is the
+        capacity, in whose place a budget stands."""
+        return settings.entries != settings.capacity
 
     @classmethod
     def values(cls, settings: GraphSettings, needs: Needs, budget: int | None) -> GraphMemory:

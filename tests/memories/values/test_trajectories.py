@@ -170,7 +170,7 @@ def test_more_kept_episodes_than_nodes_have_a_step_each_and_count_what_they_hold
     tracemalloc.stop()
     assert fresh.nbytes == pytest.approx(held, rel=0.15)
     given = ["agent=tabular", "env=mini_maze", "memory=gcmr", "memory.entries=100"]
-    with pytest.raises(UserError, match=r"kept=101: .*memory.entries=100; use fewer"):
+    with pytest.raises(UserError, match=r"kept=101: .* use 100 .memory.entries. or fewer"):
         settings(*given, "memory.reconstruct.key_nodes=cross", "memory.reconstruct.kept=101")
 
 
@@ -183,3 +183,5 @@ def test_a_budget_holds_no_more_nodes_than_were_asked_for_and_enough_for_a_value
     few = settings(*given[:3], "memory.budget=2KiB", "memory.neighbours=50")
     with pytest.raises(UserError, match=r"memory.budget=2KiB: holds .* fewer than memory.neighb"):
         build.build_memory(few, spec)
+    with pytest.raises(UserError, match=r"memory.neighbours=50: .* memory.entries=10 nodes"):
+        settings(*given, "memory.entries=10", "memory.neighbours=50")
