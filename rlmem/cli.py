@@ -95,14 +95,14 @@ def study_main() -> None:
 
 
 def _study(name: str, only: str, workers: int) -> int:
-    from rlmem.runs.study import outdated, record, report_study, run_study
-    from rlmem.runs.study_code import load_code
-    from rlmem.runs.study_file import Study, read_definition
-
     given = Path(name).parent if Path(name).name == "study.yaml" else Path(name)
     folder = given if given.is_dir() or len(given.parts) > 1 else Path("studies") / name
     chosen = [part for part in only.split(",") if part]
     try:
+        from rlmem.runs.study import outdated, record, report_study, run_study
+        from rlmem.runs.study_code import load_code
+        from rlmem.runs.study_file import Study, read_definition
+
         read_definition(folder)  # there is such a study
         if run := getattr(load_code(folder), "run", None):
             print(run(folder, chosen, workers))
@@ -119,7 +119,7 @@ def _study(name: str, only: str, workers: int) -> int:
         for job, error in failed:
             print(printable(f"failed: {job.name}: {error} ({job.folder}/log.txt)"), file=sys.stderr)
         report = report_study(study)
-        recorded = record(study)
+        recorded, damaged = record(study)
     except UserError as error:
         print(f"rlmem: {printable(str(error))}", file=sys.stderr)
         return 2
@@ -135,7 +135,7 @@ def _study(name: str, only: str, workers: int) -> int:
         print(f"written: {folder}/report/index.html, tables and figures/")
     else:
         print(f"nothing to report: {folder}/runs holds no run, and there is no runs.npz")
-    return 1 if failed else 0
+    return 1 if failed or damaged else 0
 
 
 def train_main() -> None:

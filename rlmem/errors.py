@@ -40,6 +40,8 @@ def shortage(error: BaseException) -> str | None:
         spent = ("can't allocate memory", "out of memory", "can't start new thread")
         spent += ("failed to map segment",)  # of a library that is loaded
         spent += ("Could not allocate memory",)  # MuJoCo's, a ValueError
+        if "unable to allocate shared memory" in text:  # torch's; in a container it is small
+            return "/dev/shm is full (docker run --shm-size=1g makes it larger)"
         if isinstance(found, RuntimeError) and "CUDA" in text and "out of memory" in text:
             wanted = text.partition("out of memory. ")[2].partition(". ")[0]
             more = f" ({one_line(wanted)})" if wanted else ""

@@ -24,6 +24,7 @@ class _Lists(NamedTuple):
     second: list[torch.Tensor]
     steps: list[torch.Tensor]  # views of `count`, so that all are counted at once
     count: torch.Tensor
+    strides: list[tuple[int, ...]]  # of the weights
 
 
 class FusedAdam(torch.optim.Adam):
@@ -41,6 +42,13 @@ class FusedAdam(torch.optim.Adam):
             return
         lists = self._tensors(group)
         with torch.no_grad():
+            # On a CPU the fused step goes through memory, whatever the strides are; and gradients
+            # can lie otherwise than their weights: those of NNPACK's convolutions, or of a sum.
+            if [gradient.stride() for gradient in gradients] != lists.strides:
+                gradients = [
+                    torch.empty_like(weight).copy_(gradient)
+                    for weight, gradient in zip(lists.weights, gradients, strict=True)
+                ]
             lists.count.add_(1)
             torch._fused_adam_(  # pyright: ignore[reportPrivateImportUsage]
                 lists.weights,
@@ -85,7 +93,8 @@ class FusedAdam(torch.optim.Adam):
             [self.state[weight][name] for weight in weights]
             for name in ("exp_avg", "exp_avg_sq", "step")
         )
-        self._lists[group] = _Lists(weights, first, second, steps, count)
+        strides = [weight.stride() for weight in weights]
+        self._lists[group] = _Lists(weights, first, second, steps, count, strides)
         return self._lists[group]
 
 
@@ -107,17 +116,24 @@ def _plain_step(lists: _Lists, gradients: Gradients, options: dict[str, Any]) ->
         weight.sub_(step_size * first / (second.sqrt() / root + options["eps"]))
 
 
+def learning_weights(network: torch.nn.Module) -> list[torch.nn.Parameter]:
+    """A network's parameters without those that are frozen."""
+    return [weight for weight in network.parameters() if weight.requires_grad]
+
+
 def _rmsprop(network: torch.nn.Module, lr: float, adam_eps: float) -> torch.optim.Optimizer:
     """Centred RMSprop with MinAtar's constants (Young & Tian 2019).
 
     That is not quite the RMSProp of Mnih et al. 2015: torch adds epsilon outside the root, where
     theirs is inside, and gradients are of a batch's mean error, where theirs are of its sum.
     """
-    return torch.optim.RMSprop(network.parameters(), lr=lr, alpha=0.95, eps=0.01, centered=True)
+    return torch.optim.RMSprop(
+        learning_weights(network), lr=lr, alpha=0.95, eps=0.01, centered=True
+    )
 
 
 OPTIMIZERS = {
-    "adam": lambda network, lr, adam_eps: FusedAdam(network.parameters(), lr=lr, eps=adam_eps),
+    "adam": lambda network, lr, adam_eps: FusedAdam(learning_weights(network), lr=lr, eps=adam_eps),
     "rmsprop": _rmsprop,
 }
 
@@ -130,7 +146,7 @@ def own_epsilon(settings: Any) -> tuple[str, ...]:
 def make_optimizer(
     kind: str, network: torch.nn.Module, lr: float, adam_eps: float
 ) -> torch.optim.Optimizer:
-    """The optimizer of a network, one of OPTIMIZERS."""
+    """The optimizer of a network's parameters that learn, one of OPTIMIZERS."""
     return OPTIMIZERS[kind](network, lr, adam_eps)
 
 
@@ -161,6 +177,8 @@ def apply_gradients(
         gradients: of the group's parameters, in order; several processes average them in place.
         max_norm: gradients of a larger norm over all parameters are scaled down to it, in place.
     """
+    if distributed.size > 1 or max_norm is not None:
+        gradients = _apart(gradients)
     if distributed.size > 1:
         distributed.average(gradients)
     if max_norm is not None:
@@ -174,6 +192,16 @@ def apply_gradients(
         weight.grad = gradient
     optimizer.step()
     optimizer.zero_grad()
+
+
+def _apart(gradients: Gradients) -> Gradients:
+    """Gradients of which no two are in one place, as those of the terms of a sum can be: what is
+    changed in place must be changed once."""
+    if torch.compiler.is_compiling():
+        return [gradient.clone() for gradient in gradients]  # which are fused with what follows
+    if len({gradient.untyped_storage().data_ptr() for gradient in gradients}) == len(gradients):
+        return gradients
+    return [gradient.clone() for gradient in gradients]
 
 
 def forget_casts(like: torch.Tensor) -> None:

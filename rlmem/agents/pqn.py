@@ -15,7 +15,12 @@ import numpy as np
 import torch
 
 from rlmem.agents.base import AgentSettings, Learner, check_discrete, check_fixed
-from rlmem.agents.optimizers import apply_gradients, forget_casts, gradients_of
+from rlmem.agents.optimizers import (
+    apply_gradients,
+    forget_casts,
+    gradients_of,
+    learning_weights,
+)
 from rlmem.agents.returns import lambda_returns
 from rlmem.agents.schedules import RunEpsilonSettings
 from rlmem.errors import UserError
@@ -119,7 +124,7 @@ class PQN(Learner):
         self.online = cfg.network.make(observation_shape, num_actions, input_scale)
         self.remark = "" if normalise_layers(self.online) else NO_NORMS
         # Foreach: a kernel for all tensors at once, where torch's choice on a CPU is one by one.
-        self.optimizer = torch.optim.RAdam(self.online.parameters(), lr=cfg.lr, foreach=True)
+        self.optimizer = torch.optim.RAdam(learning_weights(self.online), lr=cfg.lr, foreach=True)
         self.grad_steps = 0
 
     def columns(self) -> dict[str, tuple[tuple[int, ...], Any]]:

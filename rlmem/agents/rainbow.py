@@ -327,7 +327,7 @@ class Rainbow(DQN):
         if self.cfg.target_network:
             self.target.head.load_state_dict(weights)
         for weight in self.online.head.parameters():
-            for moment in self.optimizer.state[weight].values():
+            for moment in self.optimizer.state.get(weight, {}).values():
                 moment.zero_()
         draw_noise(self._noisy)  # fresh layers have none yet, and the next actions explore by it
 

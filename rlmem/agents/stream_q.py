@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from rlmem.agents.base import AgentSettings, Learner, check_discrete, check_fixed, or_random
-from rlmem.agents.optimizers import Gradients, forget_casts, gradients_of
+from rlmem.agents.optimizers import Gradients, forget_casts, gradients_of, learning_weights
 from rlmem.agents.running import RunningStatistics
 from rlmem.agents.schedules import RunEpsilonSettings
 from rlmem.errors import UserError
@@ -106,7 +106,7 @@ class StreamQ(Learner):
         self.remark = "" if norms else NO_NORMS
         if cfg.sparsity:
             sparse_init(self.online, cfg.sparsity)
-        self.weights = [*self.online.parameters()]
+        self.weights: list[torch.Tensor] = [*learning_weights(self.online)]
         self.observations = RunningStatistics(observation_shape)
         self.returns = RunningStatistics(())
         self.returned: torch.Tensor

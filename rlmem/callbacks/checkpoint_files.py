@@ -188,6 +188,9 @@ class CheckpointFiles:
     Args:
         folder: of it.
 
+    Attributes:
+        of_run: the id of its run as start_run_id takes it; {} where none is told.
+
     Raises:
         UserError: its manifest or its checksums are damaged, of another version or another run's.
     """
@@ -195,6 +198,7 @@ class CheckpointFiles:
     def __init__(self, folder: Path) -> None:
         self.folder, self.root = folder, run_of(folder)
         self._files: dict[str, dict[str, int]] | None = None
+        self.of_run: dict[str, str] = {}
         try:
             if os.path.lexists(folder / CHECKSUMS):
                 self._files = self._read_checksums()
@@ -227,6 +231,7 @@ class CheckpointFiles:
                 f"{self.folder} is of another run: {CHECKSUMS} names {one_line(content['run'])}, "
                 f"{self.root / RUN_FILE} {own}"
             )
+        self.of_run = {"id": content["run"]}
         return content["files"]
 
     def _read_manifest(self) -> dict[str, Any]:

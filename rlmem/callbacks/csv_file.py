@@ -17,6 +17,7 @@ from rlmem.run_files import (
     is_number,
     new_text,
     table_text,
+    whole_lines,
 )
 
 
@@ -52,11 +53,11 @@ class CsvFile:
         """Write the file again, with further columns that its rows have no values of."""
         kept: list[dict[str, str]] = []
         there: Sequence[str] = ()
-        if os.path.lexists(self.path):
+        if was_there := os.path.lexists(self.path):
             there, rows = self._read()
             kept = [row for row in rows if _whole(row) and _steps(row) <= until][:keep]
             self._check(there, kept)
-            if there and keep is not None and (lost := keep - sum(map(_whole, rows))) > 0:
+            if was_there and keep is not None and (lost := keep - sum(map(_whole, rows))) > 0:
                 raise UserError(
                     f"{self.path}: {lost} of the {keep} rows that the checkpoint knows are missing "
                     "or damaged; put the file back, or remove it to go on without them"
@@ -85,7 +86,7 @@ class CsvFile:
             UserError: it cannot be read.
         """
         try:
-            reader = csv.DictReader(io.StringIO(table_text(self.path)))
+            reader = csv.DictReader(io.StringIO(whole_lines(table_text(self.path))))
             there = reader.fieldnames or ()
             rows = list(reader)
         except (OSError, ValueError, csv.Error) as error:

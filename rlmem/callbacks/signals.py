@@ -13,6 +13,7 @@ from typing import Any
 import lightning
 
 from rlmem.collect.stream import Stream
+from rlmem.orphan import parent_is_gone
 
 WATCHED = (signal.SIGINT, signal.SIGTERM)
 
@@ -41,7 +42,8 @@ class StopOnSignal(lightning.Callback):
 
     def _on_signal(self, number: int, frame: Any) -> None:
         new = signal.Signals(number)
-        ends = self._training and new not in self._seen
+        # A process whose parent ended is sent SIGTERM for it, whatever both were sent before.
+        ends = self._training and (new not in self._seen or parent_is_gone())
         self._seen.add(new)
         # Whoever waits for SIGUSR2 is told of it, whatever else came.
         self.received = signal.SIGUSR2 if signal.SIGUSR2 in self._seen else new

@@ -199,10 +199,10 @@ def take_optimizer(optimizer: torch.optim.Optimizer | None, tensors: Tensors, pa
             )
     groups = optimizer.state_dict()["param_groups"]
     optimizer.load_state_dict({"state": state, "param_groups": groups})
-    # Adam's own tensors must lie in memory as their parameters do, or sums run in another order.
+    # Adam's own tensors must lie in memory as their parameters do: its step goes through memory.
     for parameter, values in optimizer.state.items():
         for name, value in values.items():
-            if value.shape == parameter.shape and value.dim() == 4:
+            if value.shape == parameter.shape and value.stride() != parameter.stride():
                 values[name] = torch.empty_like(parameter).copy_(value)
 
 

@@ -1,5 +1,6 @@
 """One job of a command: the task behind its check, what is said of its mistakes, its exit code."""
 
+import os
 import shutil
 import signal
 import sys
@@ -13,6 +14,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
+from rlmem import orphan
 from rlmem.config import interrupt, sweep
 from rlmem.config.arguments import check_no_sweep, names_folder
 from rlmem.config.quoting import override_key, override_of
@@ -33,13 +35,14 @@ class Job:
         self.show = show  # tracebacks for user errors too
         self.error: Exception | None = None
         self.before: set[Path] = set()  # folders that were there before Hydra made its own
+        self.waits = os.getpid()  # for a launcher's processes
 
     def __call__(self, cfg: DictConfig) -> Any:
         """Run the task; a single run keeps its exception, a sweep's job reports it here."""
         folder = Path(HydraConfig.get().runtime.output_dir)
         trains = self.config_name == "train"  # evaluate.py's folder is the user's own
         try:
-            with _interrupted_once():
+            with _interrupted_once(self.waits):
                 if trains:
                     sweep.clear_error(folder)
                 settings = CHECKS[self.config_name](cfg)
@@ -49,7 +52,10 @@ class Job:
                 if trains:
                     settings.overrides = [_resolved(o, cfg) for o in given.task]
                     settings.folder_is_named = names_folder([*given.hydra, *given.task])
-                    check_output_dir(settings.paths.output_dir)
+                    if settings.resume in (None, "auto"):
+                        check_output_dir(settings.paths.output_dir)
+                    else:
+                        check_output_dir(settings.resume, "resume", "a copy of it")
                 return self.task(settings)
         except JobFailedError as ended:
             failure = JobFailedError(*ended.args)  # without its frames, see below
@@ -87,10 +93,13 @@ def _name() -> str:
 
 
 @contextmanager
-def _interrupted_once() -> Iterator[None]:
+def _interrupted_once(waits: int) -> Iterator[None]:
     """Beside a launcher that waits, a job that Ctrl-C ends fails like any other, so that the
     launcher hears of the others too; and none begins after it in this process, which is not
-    interrupted between two jobs.
+    interrupted between two jobs. If the process that waits ends, this one ends behind its job.
+
+    Args:
+        waits: that process.
 
     Raises:
         JobFailedError: it was ended so.
@@ -104,7 +113,8 @@ def _interrupted_once() -> Iterator[None]:
         raise JobFailedError(interrupt.EXIT_CODE)
     interrupt.handle(signal.default_int_handler)
     try:
-        yield
+        with orphan.job_for(waits):
+            yield
     except (KeyboardInterrupt, SystemExit) as ended:
         if isinstance(ended, SystemExit) and ended.code != interrupt.EXIT_CODE:
             raise

@@ -233,6 +233,8 @@ class SlotStorage(TransitionStorage):
 
     def _empty(self) -> None:
         self._held[self._order[: self._count]] = False
+        give_back_all(self._held)
+        give_back_all(self._order)
         self._count = self._end = 0
         self._runs[:] = False
         for column in self._columns.values():

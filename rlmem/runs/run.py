@@ -11,9 +11,11 @@ from rlmem import distributed
 from rlmem.agents.compiled import compile_update
 from rlmem.callbacks.checkpoint import Checkpointing, load_checkpoint
 from rlmem.callbacks.checkpoint_files import (
+    CheckpointFiles,
     find_checkpoint,
     other_lengths,
     remove_best,
+    run_id,
     start_run_id,
 )
 from rlmem.callbacks.diagnostics import ReplayDiagnostics
@@ -112,14 +114,16 @@ class Run:
 
     def restore(self) -> None:
         """Go on from the run's checkpoint, or start its files."""
-        folder = find_checkpoint(self.run_dir)
+        folder, first = find_checkpoint(self.run_dir), distributed.rank == 0
+        about = {"env_id": self.stream.env.spec.env_id, "log_every": self.cfg.log.every}
         if folder is None:
-            if distributed.rank == 0:
+            if first:
                 remove_best(self.run_dir)  # of a run that came to no checkpoint
-                about = {"env_id": self.stream.env.spec.env_id, "log_every": self.cfg.log.every}
                 start_run_id(self.run_dir, **about)
             self.recorder.open()
             return
+        if first and run_id(self.run_dir) is None:  # its file was lost, or emptied
+            start_run_id(self.run_dir, **about, **CheckpointFiles(folder).of_run)
         self.agent.to(self.trainer.strategy.root_device)
         self.recorder.open(load_checkpoint(folder, self.agent, self.stream, self.diagnostics))
 

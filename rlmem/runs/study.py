@@ -19,11 +19,11 @@ from typing import Any
 from rlmem.analysis.compare.settings import make_settings
 from rlmem.analysis.read.collection import set_apart
 from rlmem.analysis.read.record import write_record
-from rlmem.analysis.read.runs import read_run
+from rlmem.analysis.read.runs import Run, read_run
 from rlmem.analysis.show.report import Report, StudyPage, default_out, write_report
 from rlmem.analysis.show.tables import results_table, write_study_table
 from rlmem.config import check
-from rlmem.errors import UserError
+from rlmem.errors import OccupiedError, UserError, one_line
 from rlmem.run_files import plain_cells, write_small
 from rlmem.runs.study_code import load_code
 from rlmem.runs.study_file import FIFOS, RECORD, Study, StudyJob, slug
@@ -38,7 +38,7 @@ def run_study(study: Study, columns: Sequence[str], workers: int) -> list[tuple[
     # Fresh processes: a fork of one that has used torch's threads can hang.
     context = multiprocessing.get_context("spawn")
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    with _ended_by_sigterm(), ProcessPoolExecutor(workers, mp_context=context) as pool:
+    with _ended_by_signals(), ProcessPoolExecutor(workers, mp_context=context) as pool:
         for kind in (study.jobs, study.fifo_jobs):  # a FIFO's size is what another run held
             # All columns at once, so that no worker waits for the end of one.
             all_jobs = [job for column in columns for job in kind(column)]
@@ -79,19 +79,22 @@ def _check_jobs(study: Study, columns: Sequence[str]) -> None:
 
 
 @contextlib.contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
-    """A SIGTERM reaches this process alone, where Ctrl-C reaches the jobs as well: pass it on."""
+def _ended_by_signals() -> Iterator[None]:
+    """A SIGTERM reaches this process alone, where Ctrl-C reaches the jobs as well: pass it on. A
+    terminal that is closed ends it likewise, but for what nohup started."""
 
     def end(number: int, frame: Any) -> None:
         for worker in multiprocessing.active_children():
             worker.terminate()
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, end)
+    heard = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) != signal.SIG_IGN]
+    before = {number: signal.signal(number, end) for number in heard}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _run_all(
@@ -104,12 +107,16 @@ def _run_all(
             pool.submit(run_job, job, min(workers, rows[job.row])): job for job in jobs
         }
     for count, future in enumerate(as_completed(futures), start=1):
-        job, error = futures[future], future.result()
-        if error:
-            failed.append((job, error))
+        job, error, kept = futures[future], None, False
+        try:
+            if error := future.result():
+                failed.append((job, error))
+        except OccupiedError:
+            kept = True
         elapsed = time.perf_counter() - started
         left = readable_seconds(elapsed / count * (len(jobs) - count))
-        result = f"failed: {error}" if error else _result(job)
+        done = "another command runs it and keeps it" if kept else _result(job)
+        result = f"failed: {error}" if error else done
         print(f"{count}/{len(jobs)}, {left} left: {job.name}: {result}", flush=True)
     return failed
 
@@ -160,21 +167,27 @@ def report_study(study: Study) -> Report | None:
     return report
 
 
-def record(study: Study) -> int:
-    """Write results.csv and runs.npz, with the finished runs that the study asks for; how many.
+def record(study: Study) -> tuple[int, int]:
+    """Write results.csv and runs.npz, with the finished runs that the study asks for; how many, and
+    how many were left out because their files are damaged.
 
     Left as they are if no run was made since. A run in its folder that has not finished, is damaged
     or was made with other overrides than study.yaml has now is not recorded: what was before stays.
     What was recorded and study.yaml no longer asks for goes, and is named.
     """
-    runs, fresh = [], False
+    runs, fresh, damaged = [], False, 0
     for job in study.all_jobs(study.columns):
         run = job.recorded
         if job.is_here and job.finished and not job.outdated:
-            with contextlib.suppress(ValueError):  # the report leaves it out as well
-                read = read_run(job.folder)
-                if not read.faults and (len(read.curves["env_steps"]) or run is None):
-                    run, fresh = read, True
+            read, why = _read(job)
+            if read is None:
+                damaged += 1
+                print(
+                    f"warning: {job.name}: {why}, so it is not recorded; put the file back, or "
+                    f"remove {job.folder} to run it anew"
+                )
+            elif len(read.curves["env_steps"]) or run is None:
+                run, fresh = read, True
         if run is not None:
             runs.append(run)
     if fresh:
@@ -187,7 +200,16 @@ def record(study: Study) -> int:
         set_apart(runs, _titles(study))
         table = plain_cells(results_table(make_settings(runs)))
         write_small(study.folder / "results.csv", table.to_csv(index=False))
-    return len(runs)
+    return len(runs), damaged
+
+
+def _read(job: StudyJob) -> tuple[Run | None, str]:
+    """A run whose files are whole; None and why not."""
+    try:
+        run = read_run(job.folder)
+    except ValueError as error:
+        return None, one_line(error)
+    return (None, one_line(run.faults[0])) if run.faults else (run, "")
 
 
 def _titles(study: Study) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """One job of a study, in a process of its own: a run in the job's folder, from its start or on."""
 
 import contextlib
+import multiprocessing
 import signal
 import threading
 import traceback
@@ -14,7 +15,8 @@ from rlmem.callbacks.checkpoint_files import find_checkpoint
 from rlmem.config import check, compose
 from rlmem.config.run_directory import saved_config
 from rlmem.config.sweep import clear_error, write_error
-from rlmem.errors import UserError, file_error
+from rlmem.errors import OccupiedError, UserError, file_error
+from rlmem.orphan import job_for
 from rlmem.run_files import append_text, write_small
 from rlmem.runs.resume import differences
 from rlmem.runs.study_file import StudyJob
@@ -33,12 +35,14 @@ def run_job(job: StudyJob, at_once: int = 1) -> str | None:
     Raises:
         SystemExit: a signal ended and saved it. The pool may have handed this worker another job
             already, which is then not begun.
+        OccupiedError: another command runs it.
     """
+    above = getattr(multiprocessing.parent_process(), "pid", None)
     if _told_to_end.is_set():
         raise SystemExit(1)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        with _interruptible():
+        with job_for(above), _interruptible():
             return _trained(job, at_once)
     except OSError as error:  # of the job's own files
         return file_error(error, job.folder)
@@ -90,6 +94,8 @@ def _trained(job: StudyJob, at_once: int) -> str | None:
             settings.overrides = list(job.overrides)
             _check_unchanged(job, settings)
             train(settings, at_once)
+        except OccupiedError:
+            raise
         except Exception as exc:
             what = str(exc) if isinstance(exc, UserError) else f"{type(exc).__name__}: {exc}"
             line = " ".join(what.split())

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from rlmem.agents.optimizers import FusedAdam, apply_gradients
+from rlmem.agents.optimizers import OPTIMIZERS, FusedAdam, apply_gradients, make_optimizer
 
 
 def network(seed: int = 0) -> nn.Module:
@@ -79,3 +79,54 @@ def test_other_optimizers_step_as_they_do_by_themselves() -> None:
                 weight.grad = gradient
             optimizer.step()
     assert same(own, other)
+
+
+class Sums(nn.Module):
+    """Two terms, of which one gradient is that of both; a bias whose gradient has no strides."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.net = nn.Conv2d(2, 4, 3).to(memory_format=torch.channels_last)
+        self.one, self.two = (nn.Parameter(torch.randn(4)) for _ in range(2))
+
+    def forward(self, image: torch.Tensor) -> torch.Tensor:
+        made = self.net(image).mean((2, 3)) * (self.one + self.two)
+        return made.square().sum() + (self.one.sum() if self.one.requires_grad else 0)
+
+
+@pytest.mark.parametrize("max_norm", [None, 0.1])
+@pytest.mark.parametrize("optimizer", [FusedAdam, torch.optim.SGD])
+def test_gradients_that_lie_otherwise_or_in_one_place_step_as_torchs(
+    optimizer: type[torch.optim.Optimizer], max_norm: float | None
+) -> None:
+    own, image = Sums(), torch.randn(32, 2, 8, 8)
+    other = copy.deepcopy(own)
+    ours, weights = optimizer(own.parameters(), lr=0.01), list(own.parameters())
+    kind = torch.optim.Adam if optimizer is FusedAdam else optimizer
+    torchs = kind(other.parameters(), lr=0.01)
+    with torch.backends.mkldnn.flags(enabled=False):  # its convolutions give them as weights lie
+        for _ in range(3):
+            apply_gradients(ours, 0, torch.autograd.grad(own(image), weights), max_norm)
+            torchs.zero_grad()
+            other(image).backward()
+            if max_norm is not None:
+                nn.utils.clip_grad_norm_(other.parameters(), max_norm)
+            torchs.step()
+    for ours_, theirs in zip(own.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(ours_, theirs, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", list(OPTIMIZERS))
+def test_a_frozen_layer_stays(kind: str) -> None:
+    net = network()
+    net[0].requires_grad_(False)
+    before = copy.deepcopy(net.state_dict())
+    optimizer = make_optimizer(kind, net, 0.01, 1e-8)
+    weights = optimizer.param_groups[0]["params"]
+    apply_gradients(optimizer, 0, torch.autograd.grad(net(torch.randn(4, 3)).sum(), weights))
+    after = net.state_dict()
+    assert {name for name in after if not torch.equal(after[name], before[name])} == {
+        "2.weight",
+        "2.bias",
+    }

@@ -123,3 +123,15 @@ def test_a_metric_may_have_any_name_that_a_resumed_run_takes(tmp_path: Path) -> 
             again.write([{"env_steps": 200, name: 1.0}])
     again.close()
     assert len(path.read_text().splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("cut", "lost"), [(lambda text: "", 3), (lambda text: text[:-3], 1)], ids=["emptied", "a digit"]
+)
+def test_known_rows_that_are_lost_are_told(tmp_path: Path, cut: Any, lost: int) -> None:
+    """Half a number is a number too, so the last line counts when it is whole."""
+    path = tmp_path / "a.csv"
+    written(path, 100, 200, 300)
+    path.write_text(cut(path.read_text()))
+    with pytest.raises(UserError, match=f"{lost} of the 3 rows that the checkpoint knows"):
+        CsvFile(path, ["env_steps", "return"], until=300, keep=3)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from rlmem.agents.optimizers import FusedAdam
 from rlmem.callbacks.weights import begins_anew, optimizer_tensors, take_optimizer, take_weights
 from rlmem.errors import UserError
 
@@ -75,3 +76,31 @@ def test_only_what_was_infinite_at_first_may_be_so(value: str) -> None:
     tensors["weight"][0, 0] = float(value)
     with pytest.raises(ValueError, match=r"model\.safetensors: weight holds"):
         take_weights(network, tensors, Path("model.safetensors"))
+
+
+@pytest.mark.parametrize("shape", [(4, 3), (2, 3, 2, 2, 2)])
+def test_moments_lie_in_memory_as_their_weight(shape: tuple[int, ...]) -> None:
+    """Adam's fused step goes through memory, whatever the strides are."""
+    torch.manual_seed(0)
+    start = torch.randn(shape[::-1]).permute(*reversed(range(len(shape))))
+    first, second = (torch.nn.Parameter(start.clone()) for _ in range(2))
+    own, other = (FusedAdam([weight], lr=0.1) for weight in (first, second))
+
+    def step(weight: torch.Tensor, optimizer: FusedAdam, number: int) -> None:
+        generator = torch.Generator().manual_seed(number)
+        optimizer.apply(
+            0, [torch.empty_like(weight).copy_(torch.randn(shape, generator=generator))]
+        )
+
+    for number in range(3):
+        step(first, own, number)
+    with torch.no_grad():
+        second.copy_(first)
+    as_saved = {"memory_format": torch.contiguous_format}
+    saved = {name: t.clone(**as_saved) for name, t in optimizer_tensors(own).items()}
+    take_optimizer(other, saved, Path("optimizer.safetensors"))
+    for number in range(3, 6):
+        step(first, own, number)
+        step(second, other, number)
+    assert not first.is_contiguous()
+    torch.testing.assert_close(second, first, rtol=0, atol=0)

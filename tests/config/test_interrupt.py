@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.plugins import Plugins
@@ -95,6 +96,18 @@ def test_each_job_saves_and_none_begins(tmp_path: Path, n_jobs: int, seeds: str)
     assert (process.returncode, err) == (130, SAVED)
     assert names(tmp_path, "saved") == names(tmp_path, "started") == ["seed=1", "seed=2"]
     assert names(tmp_path, "error.json") == []
+
+
+@pytest.mark.slow
+def test_a_killed_command_leaves_no_process_and_begins_no_job(tmp_path: Path) -> None:
+    """joblib's workers would go on with its queue, and then wait for ever."""
+    process = begun(tmp_path, "seed=1,2,3,4", "hydra.launcher.n_jobs=2")
+    wait_for(tmp_path, "sweep/*/started", 2)
+    workers = psutil.Process(process.pid).children(recursive=True)
+    process.kill()
+    process.communicate(timeout=WAIT)
+    assert psutil.wait_procs(workers, WAIT)[1] == []
+    assert names(tmp_path, "started") == ["seed=1", "seed=2"]
 
 
 @pytest.mark.slow

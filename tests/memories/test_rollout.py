@@ -181,3 +181,12 @@ def test_a_budget_that_passes_is_never_exceeded() -> None:
             made.extend(envs.block(ENVS))
             assert sum(made.footprint().values()) <= least
         learn(made, made.draw(1, 1)["index"].numpy())
+
+
+def test_an_emptied_rollout_tells_no_more_than_it_will() -> None:
+    made, envs = memory(), random_envs(end=1.0)  # each step an episode: frames take most room
+    played(made, envs, STEPS)
+    made.storage.evict(len(made))
+    assert not len(made)
+    told, most = made.footprint(), made.projected_footprint()
+    assert sum(told.values()) <= sum(most.values())

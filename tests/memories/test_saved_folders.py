@@ -1,5 +1,7 @@
 """What a save leaves of what was in its folder."""
 
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -129,3 +131,28 @@ def test_dtypes_may_be_torchs() -> None:
 def test_the_end_of_beta_is_looked_at_when_a_sampler_is_made() -> None:
     with pytest.raises(ValueError, match="beta_end=-1"):
         PrioritizedSampler(10, beta_end=-1)
+
+
+@pytest.mark.parametrize("part", ["sampler", "storage"])
+def test_a_part_of_another_memory_is_refused(part: str, tmp_path: Path) -> None:
+    memory_of(rows=40).save(tmp_path / "one")
+    memory_of(rows=20).save(tmp_path / "two")
+    shutil.rmtree(tmp_path / "one" / part)
+    shutil.copytree(tmp_path / "two" / part, tmp_path / "one" / part)
+    loaded = memory_of(rows=5)
+    with pytest.raises(ValueError, match=f"one/{part} was not saved together with"):
+        loaded.load(tmp_path / "one")
+    assert len(loaded) == 5
+    loaded.check_valid()
+
+
+def test_a_save_without_marks_loads(tmp_path: Path) -> None:
+    """As earlier versions wrote them."""
+    memory_of(rows=40).save(tmp_path)
+    path = tmp_path / "memory" / "state.json"
+    values = json.loads(path.read_text())
+    del values["parts"], values["crc32"]
+    path.write_text(json.dumps(values))
+    loaded = memory_of(rows=0)
+    loaded.load(tmp_path)
+    assert len(loaded) == 40

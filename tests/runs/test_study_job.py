@@ -6,14 +6,17 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 import psutil
 import pytest
 import yaml
 
-from rlmem.runs import study_job
+from rlmem.errors import OccupiedError
+from rlmem.runs import study, study_job
 from rlmem.runs.study_file import Study
 from rlmem.runs.summary import read_summary
 from tests.runs.helpers import signal_at
@@ -67,6 +70,22 @@ def begun(folder: Path, jobs: int) -> subprocess.Popen:
     return subprocess.Popen(command, start_new_session=True, **pipes)
 
 
+def test_a_job_that_another_command_runs_is_left_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    def occupied(settings: Any, at_once: int) -> None:
+        raise OccupiedError("another process is training there")
+
+    monkeypatch.setattr("rlmem.runs.train.train", occupied)
+    (tmp_path / "study.yaml").write_text(DEFINITION)
+    job = next(Study(tmp_path).all_jobs(["CartPole"]))
+    with ThreadPoolExecutor(1) as pool:
+        monkeypatch.setattr(study_job.signal, "signal", lambda *args: None)  # none in a thread
+        assert study._run_all(pool, [job], 1) == []
+    assert "another command runs it and keeps it" in capsys.readouterr().out
+    assert not (job.folder / "error.json").exists()
+
+
 @pytest.mark.slow
 def test_ctrl_c_while_processes_start_is_one_line(tmp_path: Path) -> None:
     process = begun(tmp_path, 2)
@@ -85,7 +104,11 @@ def test_ctrl_c_while_processes_start_is_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_study_that_is_terminated_leaves_a_checkpoint_and_no_process(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_a_study_that_is_ended_leaves_a_checkpoint_and_no_process(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    """A terminal that is closed tells the jobs as well; of a kill they hear nothing."""
     process = begun(tmp_path, 1)
     run = tmp_path / "runs/cartpole/uniform/seed0"
     deadline = time.monotonic() + MATURE
@@ -97,9 +120,11 @@ def test_a_study_that_is_terminated_leaves_a_checkpoint_and_no_process(tmp_path:
         child for child in psutil.Process(process.pid).children() if len(child.children()) == 0
         and "spawn_main" in " ".join(child.cmdline())
     )  # fmt: skip
-    process.terminate()
-    told = process.communicate(timeout=MATURE)[1]
-    assert told == "rlmem: interrupted; the same command goes on\n"
-    assert not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE
+    (os.killpg if number == signal.SIGHUP else os.kill)(process.pid, number)
+    if number != signal.SIGKILL:
+        told = process.communicate(timeout=MATURE)[1]
+        assert "rlmem: interrupted; the same command goes on\n" in told  # SIGHUP: and Python's own
+    worker.wait(timeout=MATURE)
+    process.communicate(timeout=MATURE)
     assert (read_summary(run) or {})["status"] == "interrupted"
     assert (run / "checkpoints/last/manifest.json").exists()

@@ -80,7 +80,7 @@ def test_a_clone_makes_the_same_report(study: Study, capsys: pytest.CaptureFixtu
 
 
 def test_a_report_of_a_clone_changes_no_file_of_the_repository(study: Study) -> None:
-    assert record(study) == 6
+    assert record(study) == (6, 0)
     second = clone(study)
     before = {path: path.read_bytes() for path in second.folder.iterdir()}
     assert _study(str(second.folder), "", 0) == 0
@@ -93,7 +93,7 @@ def test_a_run_that_is_made_anew_does_not_lose_the_fifo_beside_it(study: Study) 
     begun = next(job for job in second.jobs("CartPole") if (job.row, job.seed) == ("gwr", 0))
     make_job(begun, status="interrupted")
     make_job(next(job for job in second.jobs("CartPole") if job.seed == 2))
-    assert record(second) == 7
+    assert record(second) == (7, 0)
     assert rows_recorded(second).count("FIFO of the bytes of gwr") == 2
 
 
@@ -141,10 +141,24 @@ def test_a_run_that_cannot_be_recorded_leaves_the_recorded_one(
     """One of other overrides, one that was cut off, a damaged one; beside them one that is new."""
     record(study)
     (study.folder / "runs/cartpole/uniform/seed0" / name).write_text(content)
-    assert record(Study(study.folder)) == 6
+    assert record(Study(study.folder))[0] == 6
     (kept, *_) = read_record(study.folder / "runs.npz")
     assert (kept.seed, kept.number("eval_return_mean")) == (0, pytest.approx(100 / 3))
     assert len(kept.curves["env_steps"]) > 1
+
+
+@pytest.mark.parametrize(
+    ("name", "content"), [("config.yaml", "[]"), ("metrics.csv", "env_steps\n1000\nx\n")]
+)
+def test_a_damaged_run_is_told(
+    study: Study, name: str, content: str, capsys: pytest.CaptureFixture
+) -> None:
+    (study.folder / "runs/cartpole/uniform/seed0" / name).write_text(content)
+    assert _study(str(study.folder), "", 0) == 1
+    said = [line for line in capsys.readouterr().out.splitlines() if "warning: CartPole" in line]
+    assert len(said) == 1
+    assert said[0].startswith(f"warning: CartPole: uniform, seed 0: {name}")
+    assert "remove " in said[0]
 
 
 def test_it_names_no_folder_of_the_machine(study: Study) -> None:
@@ -195,7 +209,7 @@ def test_a_run_that_has_begun_is_gone_on_with_and_the_recorded_one_stays_recorde
     second = clone(study)
     make_job(mine := second.jobs("CartPole")[0], status="interrupted")
     assert not mine.done
-    assert record(second) == 6
+    assert record(second) == (6, 0)
 
 
 def test_runs_that_are_made_later_join_the_recorded_ones(study: Study) -> None:
@@ -204,7 +218,7 @@ def test_runs_that_are_made_later_join_the_recorded_ones(study: Study) -> None:
     second = clone(study, more)
     (mine,) = [job for job in second.jobs("CartPole") if job.seed == 2 and job.row == "uniform"]
     make_job(mine)
-    assert record(second) == 7
+    assert record(second) == (7, 0)
     assert len(rows_recorded(second)) == 7
     shutil.rmtree(second.folder / "runs")
     assert sum(job.done for job in Study(second.folder).jobs("CartPole")) == 5
@@ -226,7 +240,7 @@ def test_runs_that_are_no_longer_asked_for_do_not_count_and_are_named(
     assert {run.seed for setting in report.settings for run in setting.runs} == {1, 2}
     said = [path for path, why in report.collection.left_out if "does not ask for it" in why]
     assert len(said) == 3
-    assert record(later) == 4
+    assert record(later) == (4, 0)
     assert "warning: 3 recorded runs that study.yaml no longer asks" in capsys.readouterr().out
 
 
@@ -262,14 +276,14 @@ def test_a_report_of_jobs_that_all_failed_at_once_says_so(
 @pytest.mark.parametrize("content", ["", "paths: 3", "a: [", "\0"])
 def test_a_run_whose_configuration_is_damaged_is_left_out(study: Study, content: str) -> None:
     (study.jobs("CartPole")[0].folder / "config.yaml").write_text(content)
-    assert record(study) == 5
+    assert record(study) == (5, 1)
 
 
 def test_without_finished_runs_the_record_stays(study: Study) -> None:
     record(study)
     before = (study.folder / "runs.npz").read_bytes()
     shutil.rmtree(study.folder / "runs")
-    assert record(Study(study.folder)) == 6
+    assert record(Study(study.folder))[0] == 6
     assert (study.folder / "runs.npz").read_bytes() == before
     assert not list(study.folder.glob("*.new"))
 

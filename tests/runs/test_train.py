@@ -188,6 +188,11 @@ def test_a_full_gpu_is_not_the_machines_memory() -> None:
     )
 
 
+def test_a_full_shared_memory_is_one_line() -> None:
+    full = RuntimeError("unable to allocate shared memory(shm) for file </torch_1>: No space left")
+    assert (shortage(full) or "").startswith("/dev/shm is full")
+
+
 def memories_alive() -> int:
     return sum(type(it) is ReplayMemory for it in gc.get_objects())
 

@@ -119,6 +119,11 @@ def _mutated(path: Path, rng: random.Random) -> str:
         values = json.loads(state.read_text())
         values["files"][path.stem] |= checksum_of(path)
         state.write_bytes(_state(values))
+    together = path.parent.parent / "memory" / "state.json"
+    if path.parent.parent.name == "memory" and together.exists() and together != path:
+        values = json.loads(together.read_text())
+        del values["parts"]  # which would refuse any change, before what is wrong with this one
+        together.write_bytes(_state(values))
     return f"{said:.100}"
 
 

@@ -2,7 +2,9 @@
 
 import os
 import re
+import shutil
 import tempfile
+import time
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -32,6 +34,7 @@ from rlmem.errors import UserError
 from rlmem.run_files import MOST_TABLE, plain_cells, read_bytes
 
 OURS = "<title>rlmem: "  # in the head of a page
+FRESH = ".rlmem-report-"  # begins the name of the folder that a report is written in first
 # What a page links to beside itself: its own tables and figures.
 OWN_FILE = re.compile(r'href="((?:figures/[\w.=-]+\.(?:png|svg))|[\w-]+\.csv)"')
 
@@ -180,7 +183,10 @@ def default_out(folder: Path) -> Path:
 def _write(report: Report, out: Path) -> None:
     """Write all files beside an older report's, and then put them in the place of those."""
     out.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=out) as folder:
+    for left in out.glob(f"{FRESH}*"):  # by a report that was killed, not one that is made now
+        if not left.is_symlink() and time.time() - left.stat().st_mtime > 3600:
+            shutil.rmtree(left, ignore_errors=True)
+    with tempfile.TemporaryDirectory(dir=out, prefix=FRESH) as folder:
         fresh = Path(folder)
         (fresh / "figures").mkdir()
         for name, table in report.tables.items():

@@ -51,13 +51,15 @@ def _pages(array: np.ndarray) -> mmap.mmap | None:
     return base if isinstance(base, mmap.mmap) else None
 
 
-def give_back_all(array: np.ndarray) -> None:
+def give_back_all(array: np.ndarray) -> bool:
     """Return all pages of a lazy array to the system, which makes it zeros. One that has no pages
-    of its own, or whose system takes none back, stays as it is."""
+    of its own, or whose system takes none back, stays as it is; which of both it was."""
     pages = _pages(array)
     if pages is not None and hasattr(mmap, "MADV_DONTNEED"):
         with contextlib.suppress(OSError):
             pages.madvise(mmap.MADV_DONTNEED)
+            return True
+    return False
 
 
 def can_give_back(array: np.ndarray) -> bool:

@@ -1,5 +1,6 @@
 """An array in a file, its room on the disk taken before it is written to."""
 
+import mmap
 import os
 import shutil
 import tempfile
@@ -34,7 +35,6 @@ class FrameFile:
     ) -> None:
         self.directory = directory
         self._taken, self._owner = 0, os.getpid()
-        self._step = min(MOST_STEP, max(LEAST_STEP, needed // 16))
         try:
             directory.mkdir(parents=True, exist_ok=True)
             free = shutil.disk_usage(directory).free
@@ -45,6 +45,9 @@ class FrameFile:
                     "another disk"
                 )
             self.in_memory = _in_memory(directory)
+            # In memory what is taken is held at once, so no more than is needed.
+            step = min(MOST_STEP, max(LEAST_STEP, needed // 16))
+            self._step = mmap.PAGESIZE if self.in_memory else step
             self._file = tempfile.TemporaryFile(prefix="rlmem-", dir=directory)  # noqa: SIM115
             self._row = shape[1] * dtype.itemsize
             self._size = shape[0] * self._row
@@ -81,6 +84,13 @@ class FrameFile:
                 "another directory"
             ) from None
         self._taken = end
+
+    def clear(self) -> None:
+        """All rows are zeros. What was taken of memory goes back; room on a disk is kept."""
+        if self.in_memory:
+            os.truncate(self._file.fileno(), 0)
+            os.truncate(self._file.fileno(), self._size)
+            self._taken = 0
 
 
 def _in_memory(directory: Path) -> bool:

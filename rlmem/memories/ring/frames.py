@@ -97,6 +97,9 @@ class FrameStorage(RingStorage):
         super().clear()
         if self._file is None:
             give_back_all(self._frames)
+        else:
+            self._file.clear()
+            self._file.reserve(1)
 
     def _tails(self) -> np.ndarray:
         return self._frames[1 + self.arrays.recent[:, -1]].view(np.uint8)

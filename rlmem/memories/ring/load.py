@@ -82,6 +82,8 @@ class RingLoader:
                 f"{self.storage.max_size} at most"
             )
         fits = count["window"] <= min(count["size"], count["written"])
+        last = max((end for _, end in pieces(self.state, "chunks")), default=0)
+        fits &= last <= count["closed"] < 2**31
         if not fits or count["cursor"] > count["size"] or min(count.values()) < 0:
             raise ValueError("the saved memory is damaged: its counts disagree")
 
@@ -93,13 +95,20 @@ class RingLoader:
                 f"the saved memory was written by {len(chains)} environments, this one "
                 f"by {storage.num_envs}"
             )
-        array_of(state, "recent", np.int64, storage.arrays.recent.shape)
+        recent = array_of(state, "recent", np.int64, storage.arrays.recent.shape)
         inside = (chains["position"] >= 0) & (chains["position"] < storage.chunk)
         inside &= (chains["depth"] >= 0) & (chains["depth"] < storage.stack)
         inside &= (chains["slot"] >= 0) & (chains["slot"] < max(1, state["size"]))
         inside &= (chains["first"] >= 0) & (chains["chunks"] >= 0)
         inside &= chains["first"] <= np.maximum(chains["chunks"] - 1, 0)
-        if not inside.all():
+        # The frames of the newest stack lie one behind the other, up to the newest: what is evicted
+        # follows them through the chunks.
+        back = np.arange(recent.shape[1])[::-1]
+        newest = (chains["chunks"].astype(np.int64) - 1) * storage.chunk + chains["position"]
+        right = recent == newest[:, None] - back
+        right &= recent >= (chains["first"].astype(np.int64) * storage.chunk)[:, None]
+        right |= (back > chains["depth"][:, None]) | (chains["chunks"] == 0)[:, None]
+        if not inside.all() or not right.all():
             raise ValueError("the saved memory is damaged: no such frames")
         return chains
 
@@ -108,6 +117,8 @@ class RingLoader:
         state, parts = self.state, [np.empty(0, SAVED_CHUNK)]
         if places_of(chains) > len(self.storage.arrays.chunks):
             raise ValueError("the saved memory holds more frames than this one has room for")
+        if state["touched_chunks"] < places_of(chains):
+            raise ValueError("the saved memory is damaged: its counts disagree")
         for first, end in pieces(state, "chunks"):
             saved = array_of(state, f"chunks-{first}-{end}", SAVED_CHUNK, (-1,))
             inside = (saved["env"] >= 0) & (saved["env"] < len(chains)) & (saved["size"] >= 0)

@@ -276,7 +276,7 @@ class RingFrames(TransitionStorage):
         frames = self.max_size + self.num_envs * self.stack
         full = -(-frames // self.chunk) + self.num_envs
         if held == 0:
-            return full
+            return max(full, chunks)
         return min(len(self.arrays.chunks), max(full, -(-chunks * self.max_size // held)))
 
     def clear(self) -> None:

@@ -280,7 +280,8 @@ class Prioritized(ReplaySampler, TorchRLPrioritizedSampler):
         return {"max_priority": self._largest, "alpha": self.alpha, "beta": self.beta}
 
     def check_state(self, state: State) -> None:
-        number_of(state, "max_priority")
+        if not 0 <= number_of(state, "max_priority") < np.inf:
+            raise ValueError("the saved memory is damaged: its largest priority is none")
         _exponent("beta", number_of(state, "beta"))
         if "alpha" in state:  # if not, its weights are of this sampler's alpha
             _exponent("alpha", number_of(state, "alpha"))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from rlmem.memories.base.lazy import lazy_zeros
+from rlmem.memories.base.lazy import give_back_all, lazy_zeros
 from rlmem.memories.base.serialize import State
 from rlmem.memories.base.state import Stateful, array_of
 from rlmem.memories.samplers.entries import check_entries, check_index
@@ -143,13 +143,16 @@ class RankHeap(Stateful):
                 f"the saved memory has {len(priority)} priorities, this one {self.capacity} at most"
             )
         known = (order >= 0) & (order < len(priority))
-        if not known.all() or len(np.unique(order)) < len(order) or np.isnan(priority).any():
+        finite = (priority >= 0) & (priority < np.inf)
+        if not known.all() or len(np.unique(order)) < len(order) or not finite.all():
             raise ValueError("the saved memory is damaged: no such ranks")
 
     def take_over(self, state: State) -> None:
         order = state["order"]
         self.size = len(order)
-        self._position[: self._used] = 0
+        for array in (self._priority, self._order, self._position):
+            if not give_back_all(array):
+                array[: self._used] = 0
         self._used = len(state["priority"])
         self._priority[: self._used] = state["priority"]
         self._order[: self.size] = order

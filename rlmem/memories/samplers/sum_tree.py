@@ -9,7 +9,7 @@ an item of weight zero is never drawn. 16 bytes an item, the capacity rounded up
 import numpy as np
 from numba import njit
 
-from rlmem.memories.base.lazy import lazy_zeros
+from rlmem.memories.base.lazy import give_back_all, lazy_zeros
 from rlmem.memories.samplers.entries import check_entries, check_index, refusal, scan, unequal
 
 COMPILED_WITH = {"entries": "71bff14da0d4"}
@@ -150,7 +150,7 @@ class SumTree:
             ValueError: a weight is negative or not finite; nothing was set.
         """
         check_entries(np.arange(len(leaves)), leaves, self.capacity)
-        used = max(self.used, len(leaves))
+        used = len(leaves) if give_back_all(self._tree) else max(self.used, len(leaves))
         self.used = len(leaves)
         self._tree[self._base : self._base + used] = 0.0
         self._tree[self._base : self._base + len(leaves)] = leaves

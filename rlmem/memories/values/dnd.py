@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rlmem.errors import UserError
-from rlmem.memories.base.lazy import lazy_zeros
+from rlmem.memories.base.lazy import give_back_all, lazy_zeros
 from rlmem.memories.base.serialize import State
 from rlmem.memories.base.state import below
 from rlmem.memories.gwr.embedding import Embedding
@@ -301,6 +301,7 @@ class DND(ValueMemory):
         ends = np.cumsum(count)
         for name in ("key", "value", "hash", "used"):
             array = state[name]
+            give_back_all(getattr(s, name))
             for action, end in enumerate(ends):
                 getattr(s, name)[action, : count[action]] = array[end - count[action] : end]
         s.count[:] = count
