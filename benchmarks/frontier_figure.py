@@ -119,7 +119,8 @@ FIGURES = {
         study="reacher_frontier",
         env_id="Reacher-v5",
         measure="return_over_run",
-        title="A seventh of the bytes is enough if some of what is old is kept; the newest forget\n"
+        title="A random sample learns as a full replay does, in a seventh of its bytes; "
+        "the newest forget\n"
         "(DDPG, Reacher, 5 seeds: small; their mean: large)",
         y_label="return over the run\n(mean of the learning curve)",
         x_range=(180 / 1024, 2600 / 1024),
