@@ -88,11 +88,11 @@ class Sums(nn.Module):
         super().__init__()
         torch.manual_seed(0)
         self.net = nn.Conv2d(2, 4, 3).to(memory_format=torch.channels_last)
-        self.one, self.two = (nn.Parameter(torch.randn(4)) for _ in range(2))
+        self.one, self.two, self.bias = (nn.Parameter(torch.randn(4)) for _ in range(3))
 
     def forward(self, image: torch.Tensor) -> torch.Tensor:
         made = self.net(image).mean((2, 3)) * (self.one + self.two)
-        return made.square().sum() + (self.one.sum() if self.one.requires_grad else 0)
+        return made.square().sum() + self.bias.sum()
 
 
 @pytest.mark.parametrize("max_norm", [None, 0.1])
