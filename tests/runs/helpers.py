@@ -99,6 +99,9 @@ def stopped(
     assert end.value.code == 128 + signal.SIGTERM
 
 
+OF_A_SAVE = ("token", "parts")  # what tells one save of a memory from another
+
+
 def assert_same_run(left: Path, right: Path) -> None:
     """Two runs left the same rows and, bit for bit, the same checkpoint with its memory."""
     for name in ("metrics.csv", "episodes.csv", "evaluations.csv"):
@@ -136,7 +139,7 @@ def assert_same_state(left: Path, right: Path) -> None:
 def whole_state(folder: Path) -> dict[str, Any]:
     """A saved state with the pieces of a ring storage put together, as far as they are alive."""
     state = load_state(folder)
-    whole = {name: state[name] for name in state if "-" not in name and name != "token"}
+    whole = {name: state[name] for name in state if "-" not in name and name not in OF_A_SAVE}
     for kind in sorted({name.split("-")[0] for name in state if "-" in name}):
         ranges = pieces(state, kind)
         joined = np.concatenate([state[f"{kind}-{first}-{end}"] for first, end in ranges])
