@@ -140,21 +140,36 @@ class Arena(Stateful):
         fits = fits and 0 <= offset <= SEGMENT and -1 <= current < touched
         if not fits or ((unused < 0) | (unused >= touched)).any():
             raise ValueError("the saved memory is damaged: no such segments")
+        if len(np.unique(unused)) < len(unused):
+            raise ValueError("the saved memory is damaged: segments are free twice")
 
     def check_strings(self, state: State, blobs: np.ndarray, size: int) -> None:
         """Refuse strings that cannot have lain in the arena of a checked state.
 
         Args:
-            blobs: where they lay, BLOB [n].
+            blobs: where they lay, BLOB [n], all that there were.
             size: bytes of all of them.
 
         Raises:
-            ValueError: there is no such place, or they are of another size.
+            ValueError: there is no such place, two lay in one, they are of another size, or other
+                segments are free than those that they leave.
         """
-        inside = (blobs["segment"] >= 0) & (blobs["segment"] < state["arena.state"][TOUCHED])
-        inside &= (blobs["offset"] >= 0) & (blobs["offset"] <= SEGMENT) & (blobs["size"] > 0)
+        touched, _, current, offset, _ = state["arena.state"].tolist()
+        inside = (blobs["offset"] >= 0) & (blobs["offset"] < SEGMENT) & (blobs["size"] > 0)
         if not inside.all() or blobs["size"].sum(dtype=np.int64) != size:
             raise ValueError("the saved memory is damaged: no such strings")
+        segment, start, end = _parts_of(blobs, state["arena.following"])
+        if ((segment < 0) | (segment >= touched)).any():
+            raise ValueError("the saved memory is damaged: no such strings")
+        order = np.lexsort((start, segment))
+        segment, start, end = segment[order], start[order], end[order]
+        apart = (segment[1:] != segment[:-1]) | (start[1:] >= end[:-1])
+        if not apart.all() or (end[segment == current] > offset).any():
+            raise ValueError("the saved memory is damaged: strings over one another")
+        unused = np.setdiff1d(np.arange(touched), np.append(segment, current))
+        free = np.concatenate([state["arena.free"], state["arena.returned"]])
+        if not np.array_equal(np.sort(free), unused):
+            raise ValueError("the saved memory is damaged: segments lost, or free and in use")
 
     def least_bytes(self, state: State, blobs: np.ndarray) -> int:
         """Bytes held with a checked state, once all strings but `blobs` (BLOB [n]) are released
@@ -243,6 +258,27 @@ class Arena(Stateful):
         assert np.array_equal(held[held > 0], a.held[:touched][held > 0]), "a wrong count"
         free_ones = np.sort(np.concatenate([a.free[:free], a.returned[:returned]]))
         assert np.array_equal(free_ones, unused), "segments lost or free twice"
+
+
+def _parts_of(
+    blobs: np.ndarray, following: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The part of each segment that each string takes: segment, start, end, int64 [parts].
+
+    Strings end where their links lead to no segment, and that part has its number.
+    """
+    found: list[np.ndarray] = [np.empty((3, 0), np.int64)]
+    segment, start, left = (blobs[name].astype(np.int64) for name in ("segment", "offset", "size"))
+    left += start
+    # Before each turn: `left` bytes from the segment's beginning on belong to a string or stand
+    # before it.
+    while len(segment):
+        found.append(np.stack([segment, start, np.minimum(left, SEGMENT)]))
+        on = (left > SEGMENT) & (segment >= 0) & (segment < len(following))
+        segment, left = following[segment[on]].astype(np.int64), left[on] - SEGMENT
+        start = np.zeros_like(left)
+    segment, start, end = np.concatenate(found, 1)
+    return segment, start, end
 
 
 def _segments_of(blobs: np.ndarray, following: np.ndarray) -> Iterator[int]:

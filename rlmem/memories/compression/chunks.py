@@ -15,12 +15,12 @@ from rlmem.memories.base.lazy import lazy_zeros
 from rlmem.memories.base.serialize import State
 from rlmem.memories.base.state import array_of
 from rlmem.memories.compression.arena import Arena
-from rlmem.memories.compression.codec import PREFIX, apply, encode
-from rlmem.memories.compression.packing import Packer
+from rlmem.memories.compression.codec import PREFIX, apply, encode, parts
+from rlmem.memories.compression.packing import Packer, no_frames
 from rlmem.memories.compression.segments import BLOB
 
 # For numba's cache: tests/memories/test_compiled_with.py says why, and what to write here.
-COMPILED_WITH = {"codec": "60eb0feb3882"}
+COMPILED_WITH = {"codec": "04e30274cf2f"}
 
 REFERENCES = 8
 OPEN = np.dtype([("head", np.int32), ("values", np.int32), ("reference", np.int32)])
@@ -154,6 +154,9 @@ def _decode(places, order, length, envs, data, starts, a, out):
         order: argsort of the places.
         envs: environment of each of the chunks (`_unique_chunks`).
         data, starts: streams of the full chunks, and where each begins; -1: an open chunk.
+
+    Returns:
+        Whether the streams hold these frames; they may be of any bytes.
     """
     words = np.empty(a.references.shape[1], np.uint64)
     frame = words.view(np.uint8)
@@ -174,22 +177,25 @@ def _decode(places, order, length, envs, data, starts, a, out):
             chunk, number, position = place // length, number + 1, -1
             if starts[number] < 0:  # an open chunk's two parts are arrays of their own
                 e = envs[number]
-                head, value, h, v = a.heads[e], a.values[e], np.uint64(0), np.uint64(0)
-                reference = a.ends[e].reference
+                end = a.ends[e]
+                head, value = a.heads[e, : end.head], a.values[e, : end.values]
+                reference = np.int64(end.reference)
             else:
-                s = starts[number]  # values follow heads, whose length stands in front
-                size = data[s] + np.int64(data[s + 1]) * 256 + np.int64(data[s + 2]) * 65536
-                head, value, h = data, data, np.uint64(s + PREFIX)
-                v = h + np.uint64(size)
-                reference = np.int32(data[s + 3])
+                reference, head, value = parts(data[starts[number] :])
+            if not 0 <= reference < a.known[0]:
+                return False
+            h, v = np.uint64(0), np.uint64(0)
             begun = a.references[reference]
             for w in range(len(words)):
                 words[w] = begun[w]
         while position < place % length:
-            h, v = apply(frame, head, h, value, v)
+            fits, h, v = apply(frame, head, h, value, v)
+            if not fits:
+                return False
             position += 1
         for w in range(len(words)):
             row[w] = words[w]
+    return True
 
 
 def as_words(frames: np.ndarray) -> np.ndarray:
@@ -253,6 +259,9 @@ class CodedChunks:
 
         Args:
             envs: environment of each chunk there is, to find open ones; None: all are full.
+
+        Raises:
+            UserError: a file that was damaged had other bytes in their place.
         """
         order = np.argsort(places)
         chunks = _unique_chunks(places, order, self.length)
@@ -262,7 +271,8 @@ class CodedChunks:
         words = (
             out.view(np.uint64) if whole else np.empty((len(out), -(-self.size // 8)), np.uint64)
         )
-        _decode(places, order, self.length, of, data, starts, self.open, words)
+        if not _decode(places, order, self.length, of, data, starts, self.open, words):
+            raise no_frames()
         if not whole:
             out[:] = words.view(np.uint8)[:, : self.size]
 

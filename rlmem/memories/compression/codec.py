@@ -114,33 +114,65 @@ def encode(
 
 
 @njit(cache=True)
+def parts(stream: np.ndarray) -> tuple[int, np.ndarray, np.ndarray]:
+    """The reference, the heads and the values of a stream of any bytes; reference -1: it has none.
+
+    Slices end with the stream, whatever length it says that its heads have.
+    """
+    if len(stream) < PREFIX:
+        return -1, stream, stream
+    middle = PREFIX + (stream[0] + np.int64(stream[1]) * 256 + np.int64(stream[2]) * 65536)
+    return np.int64(stream[3]), stream[PREFIX:middle], stream[middle:]
+
+
+@njit(cache=True)
 def _read_number(head: np.ndarray, h: np.uint64) -> tuple[np.uint64, np.uint64]:
-    part = head[h]
-    number, h = np.uint64(part), h + ONE
-    while part == 255:
+    """A number and where it ends, behind the heads' end if that comes first."""
+    number, stop = np.uint64(0), np.uint64(len(head))
+    while h < stop:
         part = head[h]
         number, h = number + np.uint64(part), h + ONE
-    return number, h
+        if part < 255:
+            return number, h
+    return number, stop + ONE
 
 
 @njit(cache=True)
 def apply(
     frame: np.ndarray, head: np.ndarray, h: np.uint64, values: np.ndarray, v: np.uint64
-) -> tuple[np.uint64, np.uint64]:
-    """Turn the frame before into the next one in place; where its heads and values end.
+) -> tuple[bool, np.uint64, np.uint64]:
+    """Turn the frame before into the next one in place; whether there is one, and where its heads
+    and values end.
 
-    Indices are unsigned: numba then does without the test for negative ones.
+    A saved stream may be of any bytes, so each run is looked at before it is followed. Indices are
+    unsigned: numba then does without the test for negative ones.
     """
+    stop, most, size = np.uint64(len(head)), np.uint64(len(values)), np.uint64(len(frame))
+    if h + ONE + ONE > stop:
+        return False, h, v
     runs = np.int64(head[h]) | np.int64(head[h + ONE]) << 8
     h += ONE + ONE
-    at = np.uint64(0)  # before each run: where the one before ended
+    at = np.uint64(0)  # before each run: where the one before ended, at most `size`
     for _ in range(runs):
         skip, h = _read_number(head, h)
         count, h = _read_number(head, h)
         at += skip
         end = at + count
+        if h > stop or end > size or v + count > most:
+            return False, h, v
         while at < end:
             frame[at] = values[v]
             at += ONE
             v += ONE
-    return h, v
+    return True, h, v
+
+
+@njit(cache=True)
+def is_whole(head: np.ndarray, values: np.ndarray, frames: int, frame: np.ndarray) -> bool:
+    """Whether a stream is so many frames and nothing more; `frame` is written over."""
+    h, v = np.uint64(0), np.uint64(0)
+    for _ in range(frames):
+        fits, h, v = apply(frame, head, h, values, v)
+        if not fits:
+            return False
+    return h == np.uint64(len(head)) and v == np.uint64(len(values))

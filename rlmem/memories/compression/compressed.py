@@ -19,10 +19,11 @@ from rlmem.memories.base.serialize import State
 from rlmem.memories.base.state import array_of
 from rlmem.memories.compression import chunks as coding
 from rlmem.memories.compression import codec
+from rlmem.memories.compression.checks import check_open, check_strings
 from rlmem.memories.compression.chunks import OPEN, CodedChunks, as_words
-from rlmem.memories.compression.packing import PACKED, STORED, bytes_of
+from rlmem.memories.compression.packing import PACKED, STORED, Decoders, bytes_of, decoders_of
 from rlmem.memories.compression.segments import BLOB, SEGMENT
-from rlmem.memories.ring.checkpoint import WITHOUT_DICTIONARIES, pieces, places_of
+from rlmem.memories.ring.checkpoint import WITHOUT_DICTIONARIES, has_open, pieces, places_of
 from rlmem.memories.ring.ring import MAX_ROWS, RingStorage
 from rlmem.registry import part
 
@@ -273,6 +274,25 @@ class CompressedFrameStorage(RingStorage):
         known = self._dictionaries(state)
         if not set(self._firsts(state, chains).tolist()) <= {STORED, PACKED, *known}:
             raise ValueError("the saved memory is damaged: chunks of no dictionary")
+        self._check_streams(state, chains, decoders_of(known))
+
+    def _check_streams(self, state: State, chains: np.ndarray, decoders: Decoders) -> None:
+        """Refuse streams that cannot be frames, and open ones that are not those of their chunks:
+        compiled loops write on where they end."""
+        for first, end in pieces(state, "chunks"):
+            saved, data = (state[f"{kind}-{first}-{end}"] for kind in ("chunks", "data"))
+            held = saved["ordinal"] >= chains["first"][saved["env"]]
+            if not held.all():
+                data = data[np.repeat(held, saved["size"])]
+            check_strings(self._coded, data, saved["size"][held], decoders)
+        streams, at = state["open_streams"], 0
+        opened = has_open(chains, self.chunk)
+        for env, end in enumerate(state["open_ends"]):
+            middle, stop = at + int(end["head"]), at + int(end["head"]) + int(end["values"])
+            if opened[env]:  # else the next frame begins anew
+                frames = int(chains["position"][env]) + 1
+                check_open(self._coded, streams[at:middle], streams[middle:stop], frames)
+            at = stop
 
     def _dictionaries(self, state: State) -> dict[int, bytes]:
         """Those of a state by their numbers."""

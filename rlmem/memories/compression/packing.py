@@ -14,6 +14,7 @@ import numpy as np
 import zstandard
 
 from rlmem.allocator import give_back_freed_memory
+from rlmem.errors import UserError
 from rlmem.memories.base.serialize import State
 from rlmem.memories.base.state import array_of, number_of
 from rlmem.memories.compression.arena import Arena
@@ -77,19 +78,12 @@ class Packer:
         return data
 
     def unpack(self, arena: Arena, blobs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Streams of strings one after the other, and where each begins (-1: an empty one)."""
-        strings = arena.gather(blobs).data
-        starts, streams, first, length = [], [], 0, 0
-        # Before each turn: the string begins at `first`, and `length` bytes are unpacked.
-        for size in blobs["size"].tolist():
-            starts.append(length if size else -1)
-            if size:
-                number, stream = strings[first], strings[first + 1 : first + size]
-                if number != STORED:
-                    stream = self._decoders[number].decompress(stream)
-                streams.append(stream)
-                first, length = first + size, length + len(stream)
-        return np.frombuffer(b"".join(streams), np.uint8), np.array(starts, np.int64)
+        """Streams of strings one after the other, and where each begins (-1: an empty one).
+
+        Raises:
+            UserError: there is a string that was never packed; a damaged file had it.
+        """
+        return unpacked(arena.gather(blobs), blobs["size"], self._decoders)
 
     # Which strings are held.
 
@@ -219,9 +213,7 @@ class Packer:
     def _add(self, number: int, content: bytes) -> None:
         # One copy, from which is decoded and saved.
         self._contents[number] = known = zstandard.ZstdCompressionDict(content)
-        self._decoders[number] = zstandard.ZstdDecompressor(
-            dict_data=known, format=zstandard.FORMAT_ZSTD1_MAGICLESS
-        )
+        self._decoders[number] = _decoder_of(known)
 
     # Saving.
 
@@ -274,6 +266,68 @@ class Packer:
         assert np.array_equal(held, self._strings), "miscounted strings"
         needed = set(np.flatnonzero(held).tolist()) - {STORED, PACKED}
         assert needed <= set(self._contents) <= needed | {self._current}, "a dictionary of none"
+
+
+Decoders = dict[int, zstandard.ZstdDecompressor]  # by the first bytes of their strings
+
+
+def no_frames() -> UserError:
+    """The refusal of bytes that no frames were ever coded to."""
+    return UserError("the saved memory is damaged: the bytes of a chunk are no frames")
+
+
+def decoders_of(contents: dict[int, bytes]) -> Decoders:
+    """Those by which strings are unpacked whose dictionaries, by their numbers, are these."""
+    known = {n: zstandard.ZstdCompressionDict(content) for n, content in contents.items()}
+    own = {number: _decoder_of(content) for number, content in known.items()}
+    return {PACKED: zstandard.ZstdDecompressor(), **own}
+
+
+def _decoder_of(known: zstandard.ZstdCompressionDict) -> zstandard.ZstdDecompressor:
+    return zstandard.ZstdDecompressor(dict_data=known, format=zstandard.FORMAT_ZSTD1_MAGICLESS)
+
+
+def unpacked(
+    strings: np.ndarray, sizes: np.ndarray, decoders: Decoders
+) -> tuple[np.ndarray, np.ndarray]:
+    """Streams of strings of so many bytes, as `Packer.unpack` gives them.
+
+    Raises:
+        UserError: there is a string that is none.
+    """
+    data, starts, streams, first, length = strings.data, [], [], 0, 0
+    try:
+        # Before each turn: the string begins at `first`, and `length` bytes are unpacked.
+        for size in sizes.tolist():
+            starts.append(length if size else -1)
+            if size:
+                number, stream = data[first], data[first + 1 : first + size]
+                if number != STORED:
+                    stream = decoders[number].decompress(stream)
+                streams.append(stream)
+                first, length = first + size, length + len(stream)
+    except (KeyError, zstandard.ZstdError):  # of no dictionary; of none that zstandard wrote
+        raise no_frames() from None
+    return np.frombuffer(b"".join(streams), np.uint8), np.array(starts, np.int64)
+
+
+def check_string(string: memoryview, decoders: Decoders, longest: int) -> None:
+    """Refuse a string that has no dictionary, does not begin as zstandard's do, or says that its
+    stream is longer than any is: so much memory would be taken to unpack it.
+
+    Raises:
+        UserError: it is none.
+    """
+    number = string[0]
+    if number == STORED:
+        return
+    form = zstandard.FORMAT_ZSTD1 if number == PACKED else zstandard.FORMAT_ZSTD1_MAGICLESS
+    try:
+        says = zstandard.get_frame_parameters(string[1:], format=form).content_size
+    except zstandard.ZstdError:
+        raise no_frames() from None
+    if number not in decoders or says > longest:
+        raise no_frames()
 
 
 def bytes_of(size: int) -> int:

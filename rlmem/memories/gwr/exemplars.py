@@ -13,7 +13,9 @@ import numpy as np
 from rlmem.memories.base.serialize import State
 from rlmem.memories.base.state import array_of
 from rlmem.memories.compression import codec
+from rlmem.memories.compression.checks import check_strings
 from rlmem.memories.compression.chunks import CodedChunks, as_words
+from rlmem.memories.compression.packing import decoders_of
 from rlmem.memories.compression.segments import BLOB, SEGMENT
 
 _HOLES = 4 * SEGMENT  # bytes of holes that are never worth the work
@@ -129,10 +131,14 @@ class ExemplarStore:
         """
         blobs = array_of(state, "exemplars.blobs", BLOB, (nodes,), "map")
         self._coded.check_references(state, "exemplars.references", "map")
+        if not np.array_equal(blobs["size"] != 0, state["alive"] != 0):
+            raise ValueError("the saved map is damaged: nodes without exemplars, or the reverse")
         size = int(blobs["size"].sum(dtype=np.int64))
         array_of(state, "exemplars.data", np.uint8, (size,), "map")
         self._arena.check_state(state)
-        self._arena.check_strings(state, blobs[blobs["size"] != 0], size)
+        held = blobs[blobs["size"] != 0]
+        self._arena.check_strings(state, held, size)
+        check_strings(self._coded, state["exemplars.data"], held["size"], decoders_of({}))
 
     def loaded_bytes(self, state: State) -> int:
         """Bytes held with a checked state."""
