@@ -255,9 +255,9 @@ def equal_updates() -> list[Claim]:
     above, near, below = found
     return [("README.md",
              f"on CartPole (over the run {above.value:.0f} above, {above.low:.1f} to "
-             f"{above.high:.0f}), a little less on MinAtar Breakout "
-             f"({short(near.value, '.3f')} below, {interval(near, '.3f')}), less "
-             f"on Acrobot ({below.value:.0f} below, {below.low:.1f} to {below.high:.0f}) | "
+             f"{above.high:.0f}), less on Acrobot ({below.value:.0f} below, {below.low:.1f} to "
+             f"{below.high:.0f}); on MinAtar Breakout {short(near.value, '.3f')} less "
+             f"({interval(near, '.3f')}), too near 0 for a claim | "
              f"5 seeds; {max(steps):,} and {min(steps):,} gradient steps")]  # fmt: skip
 
 

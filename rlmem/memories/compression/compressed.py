@@ -254,6 +254,7 @@ class CompressedFrameStorage(RingStorage):
                 count = int(self._open.ends[size][env])
                 array[env, :count] = streams[at : at + count]
                 at += count
+        self._layout = np.empty(0, BLOB)  # an empty part of the state's would keep all of it
 
     def check_frames(self, state: State, chains: np.ndarray, chunks: np.ndarray) -> None:
         array_of(state, "newest", np.uint64, self._open.newest.shape)
