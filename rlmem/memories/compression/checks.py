@@ -41,5 +41,6 @@ def check_open(coded: CodedChunks, head: np.ndarray, values: np.ndarray, frames:
     longer = len(head) * room > frames * open.heads.shape[1]
     longer |= len(values) * room > frames * open.values.shape[1]
     frame = np.empty(8 * open.newest.shape[1], np.uint8)
-    if longer or not is_whole(*map(np.ascontiguousarray, (head, values)), frames, frame):
+    head, values = np.ascontiguousarray(head), np.ascontiguousarray(values)
+    if longer or not is_whole(head, values, frames, frame):
         raise no_frames()

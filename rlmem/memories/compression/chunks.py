@@ -20,7 +20,7 @@ from rlmem.memories.compression.packing import Packer, no_frames
 from rlmem.memories.compression.segments import BLOB
 
 # For numba's cache: tests/memories/test_compiled_with.py says why, and what to write here.
-COMPILED_WITH = {"codec": "04e30274cf2f"}
+COMPILED_WITH = {"codec": "268b0e1ebed8"}
 
 REFERENCES = 8
 OPEN = np.dtype([("head", np.int32), ("values", np.int32), ("reference", np.int32)])

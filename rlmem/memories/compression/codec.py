@@ -114,7 +114,7 @@ def encode(
 
 
 @njit(cache=True)
-def parts(stream: np.ndarray) -> tuple[int, np.ndarray, np.ndarray]:
+def parts(stream: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:
     """The reference, the heads and the values of a stream of any bytes; reference -1: it has none.
 
     Slices end with the stream, whatever length it says that its heads have.

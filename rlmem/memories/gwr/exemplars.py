@@ -131,8 +131,6 @@ class ExemplarStore:
         """
         blobs = array_of(state, "exemplars.blobs", BLOB, (nodes,), "map")
         self._coded.check_references(state, "exemplars.references", "map")
-        if not np.array_equal(blobs["size"] != 0, state["alive"] != 0):
-            raise ValueError("the saved map is damaged: nodes without exemplars, or the reverse")
         size = int(blobs["size"].sum(dtype=np.int64))
         array_of(state, "exemplars.data", np.uint8, (size,), "map")
         self._arena.check_state(state)

@@ -78,6 +78,8 @@ def check_state(state: State, m: MapArrays, exemplars: ExemplarStore | None) -> 
         _check_whole(state, m, nodes, 2 * links, edges)
     if exemplars is not None:
         exemplars.check_state(state, nodes)
+        if not np.array_equal(state["exemplars.blobs"]["size"] != 0, state["alive"] != 0):
+            raise ValueError("the saved map is damaged: nodes without exemplars, or the reverse")
 
 
 def _check_whole(state: State, m: MapArrays, nodes: int, halves: int, edges: int) -> None:
