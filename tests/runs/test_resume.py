@@ -2,6 +2,7 @@
 
 import errno
 import fcntl
+import json
 import os
 import shutil
 import signal
@@ -87,6 +88,14 @@ def test_the_moment_of_the_signal_makes_no_difference(
     stopped(monkeypatch, at, tmp_path, *CARTPOLE)
     run(tmp_path, *CARTPOLE, f"resume={tmp_path}")
     assert_same_run(whole, tmp_path)
+
+
+@pytest.mark.slow
+def test_a_lost_run_file_is_written_again(copy: Path) -> None:
+    before = json.loads((copy / "run.json").read_text())
+    (copy / "run.json").write_text("")
+    run(copy, *CARTPOLE, f"resume={copy}")
+    assert json.loads((copy / "run.json").read_text()) == before
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """results.csv and runs.npz: a study's finished runs, from which a clone makes the same page."""
 
 import csv
+import os
 import shutil
 from pathlib import Path
 
@@ -159,6 +160,17 @@ def test_a_damaged_run_is_told(
     assert len(said) == 1
     assert said[0].startswith(f"warning: CartPole: uniform, seed 0: {name}")
     assert "remove " in said[0]
+
+
+def test_what_a_killed_report_left_goes_and_one_that_is_made_now_stays(study: Study) -> None:
+    left, now = (study.folder / f"report/.rlmem-report-{name}" for name in ("left", "now"))
+    for folder in (left, now):
+        folder.mkdir(parents=True)
+        (folder / "summary.csv").touch()
+    os.utime(left, (0, 0))
+    report_study(study)
+    assert not left.exists()
+    assert now.exists()
 
 
 def test_it_names_no_folder_of_the_machine(study: Study) -> None:
