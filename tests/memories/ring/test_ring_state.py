@@ -386,7 +386,7 @@ def test_a_cleared_storage_builds_upon_no_earlier_save(
 
 @pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="a file system that is memory")
 def test_a_file_in_memory_takes_what_is_told_and_gives_it_back() -> None:
-    storage = FrameStorage(200_000, (1, 84, 84), directory="/dev/shm")
+    storage = FrameStorage(2000, (1, 84, 84), directory="/dev/shm")  # a container has 64 MiB
     assert storage._file is not None
     envs = RandomEnvs(np.random.default_rng(0), (1, 84, 84), np.uint8)
 
