@@ -197,10 +197,10 @@ def apply_gradients(
 def _apart(gradients: Gradients) -> Gradients:
     """Gradients of which no two are in one place, as those of the terms of a sum can be: what is
     changed in place must be changed once."""
-    if torch.compiler.is_compiling():
-        return [gradient.clone() for gradient in gradients]  # which are fused with what follows
-    if len({gradient.untyped_storage().data_ptr() for gradient in gradients}) == len(gradients):
-        return gradients
+    if not torch.compiler.is_compiling():  # which fuses the copies with what follows
+        places = {gradient.untyped_storage().data_ptr() for gradient in gradients}
+        if len(places) == len(gradients):
+            return gradients
     return [gradient.clone() for gradient in gradients]
 
 

@@ -17,9 +17,9 @@ from rlmem.errors import UserError
 from rlmem.memories.base.batch import Batch, as_tensordict, ones_of
 from rlmem.memories.base.observer import Observer
 from rlmem.memories.base.serialize import (
-    State,
+    check_together,
     load_state,
-    mark_of,
+    marks_of,
     save_state,
     saving_whole,
     where_saved,
@@ -353,21 +353,9 @@ class ReplayMemory:
             own = {
                 "generator": self.generator.get_state().numpy(),
                 "transitions_seen": self.transitions_seen,
-                "parts": {name: mark_of(fresh / name) for name in self._parts()},
+                "parts": marks_of(fresh, self._parts()),
             }
             save_state(fresh / "memory", own)
-
-    def _check_together(self, folder: Path, own: State) -> None:
-        """Refuse a part that was saved with others, by another memory or at another time.
-
-        Raises:
-            ValueError: names it.
-        """
-        marks = own.get("parts", {})  # earlier versions wrote none
-        for name in self._parts():
-            place = where_saved(folder, name)
-            if not isinstance(marks, dict) or marks.get(name, mark_of(place)) != mark_of(place):
-                raise ValueError(f"{place} was not saved together with {folder / 'memory'}")
 
     def save_answers(self, folder: Path) -> None:
         """Write what an agent that asks needs to play: nothing."""
@@ -392,7 +380,7 @@ class ReplayMemory:
         own = states["memory"]
         generator = generator_of(own, "generator", self.generator)
         seen = count_of(own, "transitions_seen")
-        self._check_together(folder, own)
+        check_together(folder, parts, own.get("parts", {}))  # earlier versions wrote none
         for name, part in parts.items():
             part.take_over(states[name])
         self._forget_evicted()

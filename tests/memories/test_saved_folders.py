@@ -140,7 +140,7 @@ def test_a_part_of_another_memory_is_refused(part: str, tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "one" / part)
     shutil.copytree(tmp_path / "two" / part, tmp_path / "one" / part)
     loaded = memory_of(rows=5)
-    with pytest.raises(ValueError, match=f"one/{part} was not saved together with"):
+    with pytest.raises(ValueError, match=f"one/{part} was not saved together with the others"):
         loaded.load(tmp_path / "one")
     assert len(loaded) == 5
     loaded.check_valid()

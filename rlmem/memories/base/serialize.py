@@ -253,10 +253,25 @@ def load_state(folder: Path) -> SavedState:
         raise ValueError(f"{path} is damaged ({error})"[:300]) from None
 
 
-def mark_of(folder: Path) -> int:
-    """What tells a saved state from any other: its `state.json` has the sizes, checksums and times
-    of all its files."""
-    return zlib.crc32(read_bytes(folder / STATE_FILE, MOST_STATE))
+def marks_of(folder: Path, names: Iterable[str]) -> dict[str, int]:
+    """What tells saved states below a folder from any others: a `state.json` has the sizes,
+    checksums and times of all its files."""
+    files = {name: where_saved(folder, name) / STATE_FILE for name in names}
+    return {name: zlib.crc32(read_bytes(file, MOST_STATE)) for name, file in files.items()}
+
+
+def check_together(folder: Path, names: Iterable[str], marks: Any) -> None:
+    """Refuse a state below a folder that was saved with others, or at another time.
+
+    Args:
+        marks: `marks_of` when they were saved; a name that is not among them is not looked at.
+
+    Raises:
+        ValueError: names it.
+    """
+    for name, mark in marks_of(folder, names).items():
+        if not isinstance(marks, dict) or marks.get(name, mark) != mark:
+            raise ValueError(f"{where_saved(folder, name)} was not saved together with the others")
 
 
 def link(source: Path, target: Path) -> None:

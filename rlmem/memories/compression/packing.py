@@ -83,7 +83,21 @@ class Packer:
         Raises:
             UserError: there is a string that was never packed; a damaged file had it.
         """
-        return unpacked(arena.gather(blobs), blobs["size"], self._decoders)
+        strings = arena.gather(blobs).data
+        starts, streams, first, length = [], [], 0, 0
+        try:
+            # Before each turn: the string begins at `first`, and `length` bytes are unpacked.
+            for size in blobs["size"].tolist():
+                starts.append(length if size else -1)
+                if size:
+                    number, stream = strings[first], strings[first + 1 : first + size]
+                    if number != STORED:
+                        stream = self._decoders[number].decompress(stream)
+                    streams.append(stream)
+                    first, length = first + size, length + len(stream)
+        except (KeyError, zstandard.ZstdError):  # of no dictionary; of none that zstandard wrote
+            raise no_frames() from None
+        return np.frombuffer(b"".join(streams), np.uint8), np.array(starts, np.int64)
 
     # Which strings are held.
 
@@ -285,30 +299,6 @@ def decoders_of(contents: dict[int, bytes]) -> Decoders:
 
 def _decoder_of(known: zstandard.ZstdCompressionDict) -> zstandard.ZstdDecompressor:
     return zstandard.ZstdDecompressor(dict_data=known, format=zstandard.FORMAT_ZSTD1_MAGICLESS)
-
-
-def unpacked(
-    strings: np.ndarray, sizes: np.ndarray, decoders: Decoders
-) -> tuple[np.ndarray, np.ndarray]:
-    """Streams of strings of so many bytes, as `Packer.unpack` gives them.
-
-    Raises:
-        UserError: there is a string that is none.
-    """
-    data, starts, streams, first, length = strings.data, [], [], 0, 0
-    try:
-        # Before each turn: the string begins at `first`, and `length` bytes are unpacked.
-        for size in sizes.tolist():
-            starts.append(length if size else -1)
-            if size:
-                number, stream = data[first], data[first + 1 : first + size]
-                if number != STORED:
-                    stream = decoders[number].decompress(stream)
-                streams.append(stream)
-                first, length = first + size, length + len(stream)
-    except (KeyError, zstandard.ZstdError):  # of no dictionary; of none that zstandard wrote
-        raise no_frames() from None
-    return np.frombuffer(b"".join(streams), np.uint8), np.array(starts, np.int64)
 
 
 def check_string(string: memoryview, decoders: Decoders, longest: int) -> None:
