@@ -60,8 +60,9 @@ def begun(folder: Path, jobs: int) -> subprocess.Popen:
     """The command, as a terminal begins it, with runs that take long."""
     (folder / "study.yaml").write_text(LONG)
     code = (
-        "import signal; "  # which a shell that runs the tests behind it may ignore
+        "import signal; "  # a shell ignores the one behind it, nohup the other
         "signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "signal.signal(signal.SIGHUP, signal.SIG_DFL); "
         "from rlmem.cli import study_main; study_main()"
     )
     command = [sys.executable, "-uc", code, str(folder), "--only", "CartPole", "--jobs"]
