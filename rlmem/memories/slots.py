@@ -19,7 +19,7 @@ from rlmem.memories.base.batch import Batch
 from rlmem.memories.base.blocks import Block, checked_frames, numpy_dtype
 from rlmem.memories.base.lazy import give_back_all, lazy_zeros
 from rlmem.memories.base.serialize import State
-from rlmem.memories.base.state import array_of
+from rlmem.memories.base.state import array_of, check_actions
 from rlmem.memories.base.storage import TransitionStorage, check_whole
 
 
@@ -34,6 +34,8 @@ class SlotStorage(TransitionStorage):
             With more, `set` must be shown every transition: those that are not kept at slot -1.
         num_envs: environments that write in turn, told apart by the block's `env_id`.
         action_shape, action_dtype: of one action as it is held; integers are sampled as int64.
+        num_actions: of discrete ones: a saved state with others than 0 .. num_actions - 1 is
+            refused; 0: any are right.
 
     Examples:
         >>> import numpy as np
@@ -59,15 +61,16 @@ class SlotStorage(TransitionStorage):
         num_envs: int = 1,
         action_shape: tuple[int, ...] = (),
         action_dtype: Any = np.int64,
+        num_actions: int = 0,
     ) -> None:
-        check_whole(capacity=capacity, stack=stack, num_envs=num_envs)
+        check_whole(capacity=capacity, stack=stack, num_envs=num_envs, num_actions=num_actions)
         if min(capacity, stack, num_envs) < 1:
             raise ValueError(
                 f"capacity={capacity}, stack={stack}, num_envs={num_envs}: each must be at least 1"
             )
         super().__init__(int(capacity))
         self.frame_shape, self.dtype = checked_frames(frame_shape, dtype)
-        self.stack, self.num_envs = int(stack), int(num_envs)
+        self.stack, self.num_envs, self.num_actions = int(stack), int(num_envs), int(num_actions)
         rows = (stack * frame_shape[0], *frame_shape[1:])
         held = numpy_dtype(action_dtype, "action_dtype")
         self.actions = lazy_zeros((capacity, *action_shape), held)
@@ -255,6 +258,7 @@ class SlotStorage(TransitionStorage):
             raise UserError("the saved memory is damaged: a slot is held twice")
         for name, column in self._columns.items():
             array_of(state, name, column.dtype, (count, *column.shape[1:]))
+        check_actions(state["action"], self.num_actions)
         array_of(state, "running", self.dtype, self._running.shape)
         array_of(state, "runs", np.bool_, self._runs.shape)
 

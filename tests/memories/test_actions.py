@@ -8,7 +8,15 @@ import torch
 from tensordict import TensorDict
 from torchrl.data import TensorDictReplayBuffer
 
-from rlmem.memories import FrameStorage, GWRWriter, Identity, MapStorage
+from rlmem.memories import (
+    FrameStorage,
+    GWRWriter,
+    Identity,
+    MapStorage,
+    ReplayMemory,
+    SlotStorage,
+    VisitSampler,
+)
 from tests.memories.helpers import vector_block
 
 
@@ -80,6 +88,45 @@ def test_whole_numbers_are_held_whatever_their_dtype(dtype: Any, action: Any) ->
     sampled = storage.get(slice(None))["action"]
     assert sampled.dtype == torch.int64
     assert sampled.tolist() == [int(a) for a in action]
+
+
+@pytest.mark.parametrize(
+    ("make", "column"),
+    [
+        (lambda n: FrameStorage(20, (4,), np.float32, num_actions=n), "action-0-6"),
+        (lambda n: SlotStorage(20, (4,), np.float32, num_actions=n), "action"),
+    ],
+    ids=["ring", "slots"],
+)
+def test_a_saved_action_that_a_network_has_no_value_for_is_refused(make: Any, column: str) -> None:
+    storage = make(3)
+    storage.set(np.arange(6), block_with([0, 1, 2, 2, 1, 0]))
+    state = storage.state_dict()
+    for wrong in (3, -1):
+        state[column][2] = wrong
+        other = make(3)
+        with pytest.raises(ValueError, match=rf"has actions .*{wrong}.*, this one 0 \.\. 2"):
+            other.load_state_dict(state)
+        assert len(other) == 0
+        unbounded = make(0)
+        unbounded.load_state_dict(state)
+        assert unbounded.get(2)["action"].item() == wrong
+
+
+@pytest.mark.parametrize(
+    ("part", "column"), [("storage", "edges.action"), ("writer", "pending.action")]
+)
+def test_a_saved_action_that_a_map_does_not_know_is_refused(part: str, column: str) -> None:
+    def memory() -> ReplayMemory:
+        writer = writer_of_a_map()
+        return ReplayMemory(writer._storage, VisitSampler(), writer, seed=0)
+
+    filled, other = memory(), memory()
+    filled.extend(block_with([0, 1, 2, 2, 1, 0]))
+    state = filled._parts()[part].state_dict()
+    state[column].reshape(-1)[0] = 3
+    with pytest.raises(ValueError, match=r"has actions \d \.\. 3, this one 0 \.\. 2"):
+        other._parts()[part].load_state_dict(state)
 
 
 def test_a_buffer_says_which_action_it_cannot_hold_and_goes_on() -> None:

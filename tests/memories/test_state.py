@@ -55,6 +55,16 @@ def test_its_own_state_changes_nothing(case: str) -> None:
 
 
 @each_case
+def test_a_memory_that_was_loaded_tells_as_many_bytes_as_the_saved_one(
+    case: str, tmp_path: Path
+) -> None:
+    memory, other = filled(case), CASES[case][0]()
+    memory.save(tmp_path)
+    other.load(tmp_path)
+    assert other.footprint() == memory.footprint()
+
+
+@each_case
 def test_a_part_that_takes_over_its_own_state_goes_on_with_the_others(case: str) -> None:
     blocks = CASES[case][1]
     for name in filled(case)._parts():

@@ -125,7 +125,7 @@ def _workers(rng: random.Random, folder: Path) -> Told:
     main, end = psutil.Process(child), time.monotonic() + 120
     while find_checkpoint(run) is None and time.monotonic() < end:
         time.sleep(0.05)
-    below = [p for p in main.children(recursive=True) if "spawn_main" in " ".join(p.cmdline())]
+    below = [p for p in main.children(recursive=True) if _is_worker(p)]
     workers = below[-2:]
     time.sleep(rng.random())
     if rng.random() < 0.5:
@@ -150,6 +150,13 @@ def _workers(rng: random.Random, folder: Path) -> Told:
     assert code == 0, (how, (folder / "again").read_text()[-800:])
     assert numbers(run / "summary.json")["status"] == "finished"
     return Told(f"{name}: {how} killed", kinds=(name, how))
+
+
+def _is_worker(process: psutil.Process) -> bool:
+    try:
+        return "spawn_main" in " ".join(process.cmdline())
+    except psutil.Error:  # it has just ended
+        return False
 
 
 def _commanded(argv: list[str]) -> int:

@@ -68,4 +68,5 @@ class Needs:
             "num_envs": spec.num_envs,
             "action_shape": spec.action_shape,
             "action_dtype": np.float32 if spec.action_shape else discrete,
+            "num_actions": spec.num_actions,
         }

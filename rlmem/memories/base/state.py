@@ -121,6 +121,24 @@ def array_of(
     return array
 
 
+def check_actions(actions: np.ndarray, num_actions: int, of: str = "memory") -> None:
+    """Refuse discrete actions that networks and tables have no place for.
+
+    Args:
+        actions: of a state, of any shape.
+        num_actions: 0 .. num_actions - 1 are right; 0: all are, as continuous ones.
+        of: what the state is of, for the error.
+
+    Raises:
+        UserError: there is another one.
+    """
+    if num_actions > 0 and actions.size and not 0 <= actions.min() <= actions.max() < num_actions:
+        raise UserError(
+            f"the saved {of} has actions {actions.min()} .. {actions.max()}, this one 0 .. "
+            f"{num_actions - 1}"
+        )
+
+
 def generator_of(state: State, name: str, own: torch.Generator) -> np.ndarray:
     """The state of a generator like `own`.
 

@@ -23,6 +23,7 @@ from tensordict import TensorDict
 from rlmem.memories.base.batch import Batch, as_tensordict
 from rlmem.memories.base.indexing import slots_of
 from rlmem.memories.base.serialize import State
+from rlmem.memories.base.state import check_actions
 from rlmem.memories.gwr.budget import MapBudget, record_bytes
 from rlmem.memories.gwr.checks import check_map
 from rlmem.memories.gwr.graph import MapGraph
@@ -221,6 +222,7 @@ class MapStorage(MapGraph):
             ValueError: it is damaged.
         """
         check_state(state, self.arrays, self.exemplars)
+        check_actions(state["edges.action"], self.num_actions, "map")
         if self._budget is not None:
             self._budget.check_state(state)
 

@@ -37,7 +37,7 @@ from torchrl.data.replay_buffers.storages import Storage
 from rlmem.errors import UserError
 from rlmem.memories.base.blocks import Block, as_block
 from rlmem.memories.base.serialize import State
-from rlmem.memories.base.state import array_of, below, entry, number_of
+from rlmem.memories.base.state import array_of, below, check_actions, entry, number_of
 from rlmem.memories.base.writer import ReplayWriter
 from rlmem.memories.gwr.embedding import Embedding
 from rlmem.memories.gwr.map import MapStorage
@@ -298,6 +298,7 @@ class GWRWriter(ReplayWriter):
             raise ValueError("the saved writer is damaged: edges are overdue")
         if not all(((part >= -1) & (part < capacity)).all() for part in nodes):
             raise ValueError("the saved writer is damaged: no such nodes")
+        check_actions(state["pending.action"], self._storage.num_actions, "writer")
         self.embedding.check_state(below(state, _EMBEDDING))
         self._warm_up_of(_scale_of(state)).check_state(state)
 

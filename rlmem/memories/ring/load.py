@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rlmem.memories.base.serialize import State
-from rlmem.memories.base.state import array_of, count_of, entry
+from rlmem.memories.base.state import array_of, check_actions, count_of, entry
 from rlmem.memories.ring.checkpoint import (
     CHAIN_FIELDS,
     FORMAT,
@@ -154,6 +154,7 @@ class RingLoader:
             rows = array_of(state, f"rows-{first}-{end}", SAVED_ROW, (end - first,))
             for name, own in storage.row_columns.items():
                 array_of(state, f"{name}-{first}-{end}", own.dtype, (end - first, *own.shape[1:]))
+            check_actions(state[f"action-{first}-{end}"], storage.num_actions)
             if first > reached:
                 break
             rows = rows[max(0, reached - first) :]

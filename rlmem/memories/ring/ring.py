@@ -50,7 +50,7 @@ class RingStorage(RingFrames):
             (C, H, W) for other images, (D,) for vectors.
         dtype: of an observation.
         options: keywords of `rlmem.memories.ring.slots.RingOptions`: stack, num_envs,
-            action_shape, action_dtype, n_step, gamma, chunk, budget, columns.
+            action_shape, action_dtype, num_actions, n_step, gamma, chunk, budget, columns.
 
     Written in order only (TorchRL's `RoundRobinWriter` or rlmem's `RingWriter`). A block that is
     refused leaves storage and writer as they were.

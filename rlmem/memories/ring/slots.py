@@ -35,6 +35,8 @@ class RingOptions:
     num_envs: int = 1  # environments that write in turn, told apart by the block's `env_id`
     action_shape: tuple[int, ...] = ()  # of one action as it is held
     action_dtype: Any = np.int64  # of that; integers are sampled as int64
+    # Discrete ones; a saved state with others than 0 .. num_actions - 1 is refused; 0: any is right
+    num_actions: int = 0
     n_step: int = 1  # steps of the sampled return; 1 is the plain transition
     gamma: float = 0.99  # discount inside the n-step return
     chunk: int = 16  # frames a chunk, 2 to 255
@@ -51,7 +53,7 @@ class RingOptions:
         if not 0 <= self.gamma <= 1:
             raise ValueError(f"gamma={self.gamma}: a discount lies in [0, 1]")
         sizes = {"capacity": capacity, "stack": self.stack, "num_envs": self.num_envs}
-        check_whole(**sizes, n_step=self.n_step, chunk=self.chunk)
+        check_whole(**sizes, n_step=self.n_step, chunk=self.chunk, num_actions=self.num_actions)
         least = min(capacity, self.stack, self.num_envs, self.n_step)
         if capacity < self.num_envs or least < 1:
             raise ValueError(
@@ -96,6 +98,7 @@ class RingFrames(TransitionStorage):
         # As Python's own: they are saved as JSON.
         self.stack, self.num_envs = int(given.stack), int(given.num_envs)
         self.chunk, self.n_step = int(given.chunk), int(given.n_step)
+        self.num_actions = int(given.num_actions)
         self.gamma, self.budget = float(given.gamma), given.budget
         self.slot_bytes = 0  # of each slot, which others hold and the budget counts
         self.arrays = new_arrays(capacity, given.num_envs, given.stack, given.chunk)

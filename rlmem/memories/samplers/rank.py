@@ -52,6 +52,7 @@ class RankSampler(Prioritized):
 
     def _set(self, index: np.ndarray, priority: np.ndarray) -> None:
         self._heap.update(index, priority)
+        self._weigh()
         self._updates += len(index)
         if self._updates >= self.sort_every:
             self._heap.sort()
@@ -60,21 +61,25 @@ class RankSampler(Prioritized):
     def _has_weight(self) -> bool:
         return self._heap.size > 0
 
-    def _at(self, fractions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        if len(self._cdf) < self._heap.size:
-            # A power of two, so that a memory that is loaded holds as many as the saved one.
-            ranks = min(1 << (self._heap.size - 1).bit_length(), self._heap.capacity)
+    def _weigh(self) -> None:
+        """Have a weight for each slot that was ever used. It follows the state alone, so that a
+        memory that is loaded holds as many bytes as the saved one."""
+        if len(self._cdf) < self._heap.used:
+            ranks = min(1 << (self._heap.used - 1).bit_length(), self._heap.capacity)
             probabilities = torch.arange(1, ranks + 1, dtype=torch.float64, device="cpu").pow(
                 -self.alpha
             )
             self._cdf = probabilities.cumsum(0).numpy()
+
+    def _at(self, fractions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         cdf = self._cdf[: self._heap.size]
         rank = np.searchsorted(cdf, fractions * cdf[-1], side="right")
         rank = np.minimum(rank, self._heap.size - 1)
         return self._heap.item_at(rank), (rank + 1.0) ** -self.alpha
 
     def _reweigh(self, before: float) -> None:
-        self._cdf = np.empty(0)  # of the next draw
+        self._cdf = np.empty(0)
+        self._weigh()
 
     def remove(self, index: np.ndarray) -> None:
         """Take slots out of the ranking."""
@@ -84,7 +89,7 @@ class RankSampler(Prioritized):
         return 32
 
     def _empty(self) -> None:
-        self._heap = RankHeap(self._heap.capacity)
+        self._heap, self._cdf = RankHeap(self._heap.capacity), np.empty(0)
         self._largest, self._updates, self._told = 1.0, 0, False
 
     def footprint(self) -> dict[str, int]:
@@ -103,12 +108,10 @@ class RankSampler(Prioritized):
         self._heap.check_state(state)
 
     def take_over(self, state: State) -> None:
-        before = self.alpha
         super().take_over(state)
-        if self.alpha != before:
-            self._reweigh(before)
         self._heap.take_over(state)
-        self._updates = int(state["updates"])
+        self._cdf, self._updates = np.empty(0), int(state["updates"])
+        self._weigh()
 
     def check_valid(self) -> None:
         """The heap is consistent."""

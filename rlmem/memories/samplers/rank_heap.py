@@ -92,7 +92,7 @@ class RankHeap(Stateful):
         self._priority = lazy_zeros((capacity,), np.float64)
         self._order = lazy_zeros((capacity,), np.int32)
         self._position = lazy_zeros((capacity,), np.int32)  # heap position + 1; 0: not in it
-        self._used = 0  # items below the largest index ever written
+        self.used = 0  # items below the largest index ever written
 
     def update(self, index: np.ndarray, value: np.ndarray) -> None:
         """Add items or change their priorities.
@@ -105,7 +105,7 @@ class RankHeap(Stateful):
             IndexError: an index is out of range; nothing was changed.
             ValueError: a priority is negative or not finite; nothing was changed.
         """
-        self._used = max(self._used, check_entries(index, value, self.capacity) + 1)
+        self.used = max(self.used, check_entries(index, value, self.capacity) + 1)
         self.size = _update(self._priority, self._order, self._position, self.size, index, value)
 
     def remove(self, index: np.ndarray) -> None:
@@ -130,10 +130,10 @@ class RankHeap(Stateful):
 
     def footprint(self) -> int:
         """Bytes held."""
-        return 16 * self._used
+        return 16 * self.used
 
     def state_views(self) -> State:
-        return {"priority": self._priority[: self._used], "order": self._order[: self.size]}
+        return {"priority": self._priority[: self.used], "order": self._order[: self.size]}
 
     def check_state(self, state: State) -> None:
         priority = array_of(state, "priority", np.float64, (-1,))
@@ -152,9 +152,9 @@ class RankHeap(Stateful):
         self.size = len(order)
         for array in (self._priority, self._order, self._position):
             if not give_back_all(array):
-                array[: self._used] = 0
-        self._used = len(state["priority"])
-        self._priority[: self._used] = state["priority"]
+                array[: self.used] = 0
+        self.used = len(state["priority"])
+        self._priority[: self.used] = state["priority"]
         self._order[: self.size] = order
         self._position[self._order[: self.size]] = np.arange(1, self.size + 1, dtype=np.int32)
 
