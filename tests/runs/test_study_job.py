@@ -60,7 +60,7 @@ def begun(folder: Path, jobs: int) -> subprocess.Popen:
     """The command, as a terminal begins it, with runs that take long."""
     (folder / "study.yaml").write_text(LONG)
     code = (
-        "import signal; "  # a shell ignores the one behind it, nohup the other
+        "import signal; "  # a shell's & ignores SIGINT, nohup SIGHUP
         "signal.signal(signal.SIGINT, signal.default_int_handler); "
         "signal.signal(signal.SIGHUP, signal.SIG_DFL); "
         "from rlmem.cli import study_main; study_main()"
