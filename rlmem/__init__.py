@@ -22,8 +22,13 @@ __all__ = ["Run", "__version__", "evaluate", "load_run", "train"]
 
 def __getattr__(name: str) -> Any:
     """Import the functions when they are asked for: `import rlmem` alone takes no time."""
-    if name in ("Run", "evaluate", "load_run", "train"):
+    if name in __all__:
         from rlmem import api
 
         return getattr(api, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """What a notebook completes: the names that are imported late are among it."""
+    return __all__

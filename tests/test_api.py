@@ -24,6 +24,10 @@ SMALL = [
 
 
 @pytest.mark.slow
+def test_a_notebook_completes_the_names_that_are_imported_late():
+    assert {"Run", "evaluate", "load_run", "train"} <= set(dir(rlmem))
+
+
 def test_a_loaded_agent_that_asks_a_memory_has_it(tmp_path):
     run = rlmem.train(SMALL, run_dir=tmp_path / "run")
     agent = rlmem.load_run(run.path).agent
