@@ -57,6 +57,7 @@ class Range:
 
 
 _FINITE = Range()
+LARGEST = 2.0**128 - 2.0**104  # of the numbers that agents and memories compute with: float32
 _MOST = 2**63 - 1  # the largest whole number that numpy, torch and the emulators take
 
 
@@ -267,17 +268,17 @@ def _typed(hint: Any, value: Any, key: str, within: list[Any] | None = None) -> 
         return dict(value)
     if hint is str and isinstance(value, int | float) and not isinstance(value, bool):
         return str(value)
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+    if hint is float and isinstance(value, int | str) and not isinstance(value, bool):
+        with contextlib.suppress(ValueError):  # a text that is no number is refused below
+            value = float(value)
+    if hint is float and isinstance(value, float) and LARGEST < abs(value) < math.inf:
+        raise UserError(f"{shown} must be a number of 32 bits, of at most {LARGEST:.8g}")
     if hint is int and type(value) is int and abs(value) > _MOST:
         raise UserError(f"{shown} must be a whole number of 64 bits")
     if not isinstance(hint, type):
         raise TypeError(f"{key}: a setting is of a plain type (choices= says which texts): {hint}")
     if isinstance(value, hint) and (hint is bool or not isinstance(value, bool)):
         return value
-    if hint is float and isinstance(value, str):
-        with contextlib.suppress(ValueError):
-            return float(value)
     whole = hint is int and isinstance(value, float) and value.is_integer()
     raise UserError(f"{shown} must be {_WORDS[hint]}" + (f"; write {value:.0f}" if whole else ""))
 

@@ -21,6 +21,8 @@ from rlmem.settings import (
     setting,
 )
 
+BITS = "a number of 32 bits, of at most 3.4028235e+38"
+
 
 @dataclass(kw_only=True)
 class Wheel(Settings):
@@ -100,6 +102,10 @@ def test_a_value_is_held_as_its_type(key: str, value: Any, held: Any) -> None:
         ("weight", 10.5, "toy.weight=10.5: must be above 0 and at most 10"),
         ("weight", float("nan"), "toy.weight=nan: must be above 0 and at most 10"),
         ("any_number", float("inf"), "toy.any_number=inf: must be finite"),
+        ("any_number", 3.5e38, "toy.any_number=3.5e+38: must be " + BITS),
+        ("any_number", -(10**60), "toy.any_number=-1" + 60 * "0" + ": must be " + BITS),
+        ("any_number", "1e39", "toy.any_number=1e39: must be " + BITS),
+        ("sizes", [1, 1e300], "toy.sizes=[1, 1e+300]: 1e+300 in it must be " + BITS),
         ("fast", 1, "toy.fast=1: must be true or false"),
         ("fast", "maybe", "toy.fast=maybe: must be true or false"),
         ("sizes", 3, "toy.sizes=3: must be a list, such as toy.sizes=[3]"),

@@ -16,7 +16,6 @@ from rlmem import registry
 from rlmem.agents.a3c_worker import Job, LossSettings
 from rlmem.agents.base import (
     AgentSettings,
-    Diverged,
     Learner,
     check_discrete,
     check_fixed,
@@ -163,8 +162,7 @@ class A3C(Learner):
         outputs = super().training_step(rounds, batch_idx)
         self.fetch()
         # Its batches are empty, as the workers learn: what went wrong there shows in the weights.
-        if self.stops_diverged and not torch.isfinite(self._copy.weights).all():
-            raise Diverged("the loss is nan", self)
+        self.check_weights()
         return outputs
 
     def on_train_start(self) -> None:

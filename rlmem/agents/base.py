@@ -55,8 +55,8 @@ class AgentSettings(Settings):
 
     name: str = setting()
     gamma: float = setting(at_least=0, at_most=1)
+    n_step: int = setting(at_least=1, at_most=100_000)  # before what may be made of it
     batch_size: int = setting(at_least=1, at_most=2**20, divided=True)
-    n_step: int = setting(at_least=1, at_most=100_000)
     learning_starts: int = setting(at_least=0)
     train_every: int = setting(at_least=1)
     updates_per_step: int = setting(at_least=1, at_most=2**20)
@@ -64,7 +64,7 @@ class AgentSettings(Settings):
 
 
 class Diverged(UserError):
-    """Learning came to a loss, an action or a key that is no number."""
+    """Learning came to a loss, a weight, an action or a key that is no number."""
 
     def __init__(self, what: str, agent: "Learner") -> None:
         super().__init__(
@@ -170,6 +170,16 @@ class Learner(lightning.LightningModule):
             if self.stops_diverged and not torch.isfinite(loss).all():
                 raise Diverged(f"the loss is {float(loss.reshape(-1)[-1])}", self)
         return newest[1] if newest else {}
+
+    def check_weights(self) -> None:
+        """Refuse to be saved or scored with weights that are no finite numbers: the last loss was
+        made by those before its gradient step.
+
+        Raises:
+            Diverged: one of them is none.
+        """
+        if self.stops_diverged and not all(w.isfinite().all() for w in self.parameters()):
+            raise Diverged("a weight is no finite number", self)
 
     def _set_mode(self, training: bool) -> None:
         """`train()` or `eval()`, at a fiftieth of their time where they only set a flag."""

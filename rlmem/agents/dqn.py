@@ -214,6 +214,8 @@ class DQN(Learner):
             torch._foreach_lerp_(  # pyright: ignore[reportPrivateImportUsage]
                 [*self.target.parameters()], [*self.online.parameters()], self.cfg.tau
             )
+            for own, online in zip(self.target.buffers(), self.online.buffers(), strict=True):
+                own.copy_(online)  # such as the mean of a batch norm, which is no weight
 
     def _update(self, row: Batch) -> dict[str, torch.Tensor]:
         """The gradient steps of a minibatch, columns [B, ...]."""

@@ -195,7 +195,8 @@ class PQN(Learner):
         following[:, :-1] = value[:, 1:]
         asked = truncated & ~terminated
         asked[:, -1] = True
-        following[asked] = self._values(self._memory.next_observations(index[asked])).max(-1)
+        with torch.autocast(self.device.type, enabled=False):  # as all other values were made
+            following[asked] = self._values(self._memory.next_observations(index[asked])).max(-1)
         return lambda_returns(
             reward, following, terminated, truncated, self.cfg.gamma, self.cfg.trace_lambda
         )

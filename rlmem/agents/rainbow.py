@@ -176,6 +176,8 @@ class Rainbow(DQN):
         self._noisy_target = noisy_layers(self.target) if cfg.target_network else []
         self._fresh = functools.partial(self.make_network, observation_shape, input_scale)
         self._storage: Any = None
+        if not cfg.learning_starts:  # else epsilon is 1 until the first update, which draws noise
+            draw_noise(self._noisy)
 
     def make_network(self, observation_shape: tuple[int, ...], input_scale: float) -> Any:
         cfg = self.cfg

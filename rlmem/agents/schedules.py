@@ -44,5 +44,6 @@ class RunEpsilonSettings(Settings):
 
     def at(self, env_steps: int, max_env_steps: int) -> float:
         """The rate after `env_steps` of a run of so many."""
-        passed = min(1.0, env_steps / (self.fraction * max_env_steps))
+        end = self.fraction * max_env_steps  # 0 where the fraction is too small a number
+        passed = env_steps / end if env_steps < end else 1.0
         return self.start + passed * (self.end - self.start)

@@ -243,4 +243,6 @@ def obgd_step(
     """
     delta = float(error)
     step = lr / max(1.0, lr * kappa * max(abs(delta), 1.0) * float(z.abs().sum()))
-    torch._foreach_add_(weights, list(traces), alpha=step * delta)  # pyright: ignore[reportPrivateImportUsage]
+    most = torch.finfo(torch.float32).max
+    alpha = min(max(step * delta, -most), most)  # beyond it torch would refuse the number
+    torch._foreach_add_(weights, list(traces), alpha=alpha)  # pyright: ignore[reportPrivateImportUsage]

@@ -290,7 +290,9 @@ class Checkpointing(lightning.Callback):
     def save(
         self, agent: Any, *, with_memory: bool = True, summary: dict[str, Any] | None = None
     ) -> None:
-        """Save now; see `save_checkpoint`."""
+        """Save now; see `save_checkpoint`. A model that is lost is not put in the place of the one
+        before."""
+        agent.check_weights()
         self.recorder.write_episodes()  # a checkpoint must not be ahead of the files
         self.stream.gather()
         save_checkpoint(

@@ -49,6 +49,7 @@ class Evaluation(lightning.Callback):
         Whole games may take minutes, and whoever ends the run may wait for seconds only: then it is
         left off, and made when the run goes on.
         """
+        agent.check_weights()
         cfg, steps, video = self.cfg, self.stream.env_steps, None
         if cfg.video:
             memory = self.stream.memory

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from rlmem.collect.config import SeedOf, StreamConfig, derive_seed
+from rlmem.collect.finite import check_first
 from rlmem.collect.stream import Stream
 from rlmem.envs import EnvStepper, FrameStack
 from rlmem.memories.base.batch import Batch
@@ -172,7 +173,7 @@ class Collector(Stream):
         done = step.terminated | step.truncated
         self.stack.push(step.observation, done)
         self.env_steps += self._steps_a_turn
-        self._running.push(self.env_steps, step.reward, done)
+        self._running.push(self.env_steps, step, done)
         return done
 
     def _shape_rewards(self) -> None:
@@ -188,6 +189,7 @@ class Collector(Stream):
         self._frames = self.env.reset(
             derive_seed(self.config.seed, SeedOf.EPISODES, self._seeded_at)
         )
+        check_first(self._frames)
         self.stack.reset(self._frames)
         self._running.reset()
 

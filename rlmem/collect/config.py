@@ -1,5 +1,4 @@
-"""What a stream is told of its run, seeds, and the line for rewards that are no numbers; apart from
-memories, which take long to import."""
+"""What a stream is told of its run, and seeds; apart from memories, which take long to import."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -21,19 +20,6 @@ class StreamConfig:
     reward_clip: bool
     max_episodes: int | None = None  # episodes after which the run is over as well
     terminal_reward: float | None = None  # of a termination, unclipped; None: the env's
-
-
-def no_number(env: int, reward: float, length: int) -> str:
-    """What is said of an environment whose return is no finite number.
-
-    Args:
-        reward: its newest.
-        length: env steps of its episode so far.
-    """
-    return (
-        f"env: environment {env} gave the reward {reward} in step {length:,} of an episode; "
-        "rewards must be finite numbers: correct the environment"
-    )
 
 
 class SeedOf(IntEnum):

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from rlmem.collect.config import no_number
+from rlmem.collect.finite import check_step, first_no_number
+from rlmem.envs.spec import Step
 from rlmem.errors import UserError
 from rlmem.memories.base.serialize import State
 from rlmem.memories.base.state import count_of, entry
@@ -37,17 +38,6 @@ def _add(
     return ended, finite
 
 
-def first_no_number(total: np.ndarray, reward: np.ndarray, length: np.ndarray) -> str:
-    """What is said of the first of E environments whose return is no finite number.
-
-    Args:
-        total, reward: its return so far and its newest reward, float [E].
-        length: env steps of its episode so far, int [E].
-    """
-    env = int(np.flatnonzero(~np.isfinite(total))[0])
-    return no_number(env, reward[env], length[env])
-
-
 class EpisodeTracker:
     """Adds up the unclipped rewards of E environments.
 
@@ -68,15 +58,17 @@ class EpisodeTracker:
         self._return[:] = 0.0
         self._length[:] = 0
 
-    def push(self, env_steps: int, reward: np.ndarray, done: np.ndarray) -> None:
-        """Take in one step: reward float [E], done bool [E].
+    def push(self, env_steps: int, step: Step, done: np.ndarray) -> None:
+        """Take in one step, and which episodes it ended, bool [E].
 
         Raises:
-            UserError: a reward is no finite number; nothing can be learned from it.
+            UserError: a reward or an observation is no finite number; nothing can be learned from
+                it.
         """
-        ended, finite = _add(self._return, self._length, reward, done)
+        ended, finite = _add(self._return, self._length, step.reward, done)
         if not finite:
-            raise UserError(first_no_number(self._return, reward, self._length))
+            raise UserError(first_no_number(self._return, step.reward, self._length))
+        check_step(step, self._length)
         if not ended:
             return
         for env in np.flatnonzero(done):

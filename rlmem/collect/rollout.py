@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rlmem.collect.collector import Policy
-from rlmem.collect.episodes import first_no_number
+from rlmem.collect.finite import check_first, check_step, first_no_number
 from rlmem.envs import EnvStepper, FrameStack, Step
 from rlmem.errors import UserError, need
 from rlmem.units import several
@@ -23,7 +23,7 @@ class EvaluationResult:
 
     returns: list[float]  # sum of unclipped rewards of each episode
     lengths: list[int]  # env steps of each episode
-    # Whether each episode's last step reached its goal; None where the env does not say.
+    # Whether each episode's last step reached its goal; None where the env does not say it of all.
     successes: list[bool] | None = None
     unended: int = 0  # of them, that were scored after `LONGEST` steps, without having ended
 
@@ -49,7 +49,8 @@ class EvaluationResult:
 
     @property
     def success_rate(self) -> float | None:
-        """Share of the episodes that ended at their goal; None where the env does not say."""
+        """Share of the episodes that ended at their goal; None where the env does not say it of
+        all."""
         return None if self.successes is None else float(np.mean(self.successes))
 
 
@@ -100,13 +101,15 @@ def evaluate_policy(
 
     Raises:
         Stopped: it was left off.
-        UserError: a reward is no finite number, so that there is no score.
+        UserError: a reward or an observation is no finite number, so that there is no score.
     """
     num_envs = env.spec.num_envs
     rng = np.random.default_rng(seed)
     quota = shares(episodes, num_envs)
     stack = FrameStack(env.spec)
-    stack.reset(env.reset(seed))
+    frames = env.reset(seed)
+    check_first(frames)
+    stack.reset(frames)
     total, length = np.zeros(num_envs), np.zeros(num_envs, np.int64)
     returns: list[list[float]] = [[] for _ in range(num_envs)]
     lengths: list[list[int]] = [[] for _ in range(num_envs)]
@@ -131,6 +134,7 @@ def evaluate_policy(
         length += 1
         if not np.isfinite(total).all():
             raise UserError(f"evaluation: {first_no_number(total, step.reward, length)}")
+        check_step(step, length)
         filming = filming and not done[0]
         endless = ~done & (length >= LONGEST)
         for i in np.flatnonzero(done | endless):
@@ -138,11 +142,12 @@ def evaluate_policy(
                 returns[i].append(float(total[i]))
                 lengths[i].append(int(length[i]))
                 unended += int(endless[i])
-                if step.success is not None:
+                if step.success is not None and not np.isnan(step.success[i]):
                     successes[i].append(bool(step.success[i]))
             total[i], length[i] = 0.0, 0
-    reached = [*chain(*successes)] or None
-    return EvaluationResult([*chain(*returns)], [*chain(*lengths)], reached, unended)
+    reached = [*chain(*successes)]
+    told = reached if len(reached) == episodes else None  # a rate over some would be another one
+    return EvaluationResult([*chain(*returns)], [*chain(*lengths)], told, unended)
 
 
 def need_video(what: str) -> Any:

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from rlmem.collect.config import SeedOf, StreamConfig, derive_seed, no_number
+from rlmem.collect.config import SeedOf, StreamConfig, derive_seed
+from rlmem.collect.finite import check_first, check_step, no_number
 from rlmem.envs import EnvSpec, EnvStepper
 from rlmem.errors import UserError
 
@@ -87,7 +88,7 @@ class RolloutEnv:
         """Play an action; `done` says whether the rollout is over before its T steps.
 
         Raises:
-            UserError: the episode's return is no finite number.
+            UserError: the episode's return or an observation is no finite number.
         """
         stack, n = self.env.spec.stack, self.length
         step = self.env.step(np.array([action]))
@@ -102,6 +103,7 @@ class RolloutEnv:
         self._steps += 1
         if not math.isfinite(self._return):
             raise UserError(no_number(self.number, step.reward[0], self._steps))
+        check_step(step, np.array([self._steps]), self.number)
         if self.done:
             self._following = step.observation[0]
             self.episodes.append((self._return, self._steps))
@@ -122,12 +124,13 @@ class RolloutEnv:
     def _seed(self) -> None:
         self._seeded_at = self.env_steps
         del self._played[:]
-        frame = self.env.reset(
+        frames = self.env.reset(
             derive_seed(self.config.seed, SeedOf.WORKER_EPISODES, self.number, self.env_steps)
-        )[0]
+        )
+        check_first(frames, self.number)
         stack = self.env.spec.stack
         self.frames[: stack - 1] = 0
-        self.frames[stack - 1] = frame
+        self.frames[stack - 1] = frames[0]
         self._return, self._steps = 0.0, 0
 
     def state_views(self) -> dict[str, Any]:

@@ -29,7 +29,9 @@ def goal_sizes(space: spaces.Space) -> tuple[int, int] | None:
     if not isinstance(space, spaces.Dict) or set(space.spaces) != set(KEYS):
         return None
     vectors = [part for part in map(space.__getitem__, KEYS) if isinstance(part, VECTORS)]
-    shapes = [part.shape for part in vectors if part.shape and len(part.shape) == 1]
+    shapes = [
+        part.shape for part in vectors if part.shape and len(part.shape) == 1 and part.shape[0]
+    ]
     if len(shapes) < len(KEYS) or shapes[1] != shapes[2]:
         return None
     return shapes[0][0], shapes[1][0]

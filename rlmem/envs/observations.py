@@ -66,7 +66,7 @@ def _frame(env_id: str, space: spaces.Space) -> tuple[tuple[int, ...], type, Wri
     """Frame shape, its dtype, and how an observation is written into a frame."""
     if isinstance(space, spaces.Discrete):
         return (int(space.n),), np.float32, _one_hot(int(space.start))
-    if isinstance(space, spaces.Box):
+    if isinstance(space, spaces.Box) and 0 not in space.shape:
         if len(space.shape) == 1:
             return space.shape, np.float32, _copy
         if len(space.shape) == 3 and space.dtype == np.uint8:

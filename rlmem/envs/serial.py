@@ -6,12 +6,15 @@ data (autoreset mode SAME_STEP): each observation is copied once, straight to it
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
 from rlmem.envs.spec import EnvSpec, Step, env_seeds
+from rlmem.errors import UserError, one_line
+from rlmem.units import several
 
 OUTCOMES = ("is_success", "success")  # of `info`: Fetch, Hand and bit_flip; mazes
 
@@ -60,7 +63,10 @@ class SerialEnvStepper:
     ) -> None:
         self.spec = spec
         self._envs = list(envs)
-        self._first, self._anew, self._used = self._envs[0], anew, False
+        self._first, self._anew = self._envs[0], anew
+        # Those that are no longer as they were made: to see a picture, or what goals are worth, the
+        # first one has been reset, and may have taken steps.
+        self._used = range(1 if can_render or spec.goal is not None else 0)
         self._write, self._check = write, check
         self._first_action, self._action_table = first_action, action_table
         self._can_render = can_render
@@ -69,12 +75,12 @@ class SerialEnvStepper:
 
     def reset(self, seed: int) -> np.ndarray:
         """See `EnvStepper.reset`."""
-        if self._used and self._anew is not None:
-            for e, env in enumerate(self._envs):
-                if env is not self._first:  # the spec's goal may ask it what a goal is worth
-                    env.close()
+        if self._anew is not None:
+            for e in self._used:
+                if self._envs[e] is not self._first:  # the spec's goal may ask it for rewards
+                    self._envs[e].close()
                 self._envs[e] = self._anew(e)
-            self._used = False
+            self._used = range(len(self._envs))
         self._begins = True
         observation = np.empty(self._shape, self.spec.dtype)
         seeds = env_seeds(seed, self.spec.num_envs)
@@ -86,29 +92,28 @@ class SerialEnvStepper:
 
     def step(self, action: np.ndarray) -> Step:
         """See `EnvStepper.step`."""
-        self._used = True
         observation = np.empty(self._shape, self.spec.dtype)
         reward = np.empty(self.spec.num_envs, np.float32)
         terminated = np.zeros(self.spec.num_envs, np.bool_)
         truncated = np.zeros(self.spec.num_envs, np.bool_)
         finished = []
         goal, achieved, success = self.spec.goal, None, None
-        outcomes: list[bool | None] = []
         if goal is not None:
             achieved = np.empty((self.spec.num_envs, goal.size), np.float32)
+            success = np.empty(self.spec.num_envs, np.float32)
         for e, (env, choice) in enumerate(zip(self._envs, self._choices(action), strict=True)):
-            raw, reward[e], end, cut, info = env.step(choice)
+            result = env.step(choice)
             if self._begins:
-                self._check(raw)
+                _check_result(self.spec.env_id, result)
+                self._check(result[0])
+            raw, reward[e], end, cut, info = result
             self._write(observation[e], raw)
-            if achieved is not None:
+            if achieved is not None and success is not None:
                 achieved[e] = raw["achieved_goal"]
-                outcomes.append(_outcome(info))
+                success[e] = _outcome(info)
             if end or cut:
                 terminated[e], truncated[e] = end, cut
                 finished.append(e)
-        if achieved is not None:
-            success = None if None in outcomes else np.array(outcomes, np.bool_)
         self._begins = False
         next_observation = observation.copy() if finished else observation
         for e in finished:
@@ -130,11 +135,33 @@ class SerialEnvStepper:
         return np.asarray(self._envs[0].render(), dtype=np.uint8)
 
     def close(self) -> None:
-        """See `EnvStepper.close`."""
-        for env in {id(env): env for env in (self._first, *self._envs)}.values():
-            env.close()
+        """See `EnvStepper.close`. Where one cannot be closed a line says so: what was trained, or
+        scored, is not lost by it."""
+        envs, self._envs = {id(env): env for env in (self._first, *self._envs)}, []
+        for env in envs.values():
+            try:
+                env.close()
+            except Exception as error:  # of the environment's own code
+                why = one_line(f"{type(error).__name__}: {error}")
+                print(f"env.id={self.spec.env_id}: could not be closed ({why})", flush=True)
 
 
-def _outcome(info: dict[str, Any]) -> bool | None:
-    """Whether `info` says that the goal is reached; None: it does not say."""
-    return next((bool(info[key]) for key in OUTCOMES if key in info), None)
+def _check_result(env_id: str, result: Any) -> None:
+    """Refuse what a first step gives, if it is not what Gymnasium's interface says.
+
+    Raises:
+        UserError: it is not of five values, or the reward is not one number.
+    """
+    wrong = ""
+    if not isinstance(result, tuple) or len(result) != 5:
+        count = several(len(result), "value") if isinstance(result, tuple) else "no tuple"
+        wrong = f"{count}, where observation, reward, terminated, truncated, info are wanted"
+    elif np.ndim(result[1]):
+        wrong = f"a reward of shape {list(np.shape(result[1]))}, where one number is wanted"
+    if wrong:
+        raise UserError(f"env.id={env_id}: its step gives {wrong}; mend the environment")
+
+
+def _outcome(info: dict[str, Any]) -> float:
+    """Whether `info` says that the goal is reached, 1 or 0; NaN: it does not say."""
+    return next((float(bool(info[key])) for key in OUTCOMES if key in info), math.nan)

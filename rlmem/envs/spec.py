@@ -136,8 +136,8 @@ class Step:
         terminated: bool [E], the task ended (no bootstrapping).
         truncated: bool [E], a time limit cut the episode (bootstrap from `next_observation`).
         achieved_goal: float32 [E, G], the goal achieved at `next_observation`; None without goals.
-        success: bool [E], whether that is the desired goal; None where the environment does not
-            say.
+        success: float32 [E], 1 or 0: whether that is the desired goal; NaN where the environment
+            does not say. Some say it of an episode's last step alone. None without goals.
     """
 
     observation: np.ndarray

@@ -109,6 +109,15 @@ def test_a_share_tau_of_the_way_is_gone_at_each_update_of_the_target() -> None:
         assert torch.allclose(value, before[name] + 0.05 * (online[name] - before[name]))
 
 
+def test_what_is_no_weight_of_a_network_is_copied_to_its_target() -> None:
+    agent = make_agent("agent.tau=0.05", "agent.target_update_every=1", "agent.train_every=1")
+    for network in (agent.online, agent.target):
+        network.register_buffer("running_mean", torch.zeros(1))
+    agent.online.running_mean += 5.0
+    agent.update(make_batch())
+    assert agent.target.running_mean == 5.0
+
+
 def test_a_target_of_episodes_waits_to_be_told() -> None:
     agent = make_agent("agent.target_update_every=episode")
     for _ in range(300):

@@ -112,6 +112,16 @@ def test_training_explores_by_the_noise_of_updates_and_evaluation_by_none() -> N
     torch.testing.assert_close(shown[0], shown[2])
 
 
+def test_noise_explores_before_the_first_update_where_nothing_else_does() -> None:
+    given = ["agent.noisy=true", "agent.noisy_std=3.0"]
+    agent = make_agent(*given, "agent.learning_starts=0", plain=False)
+    later = make_agent(*given, "agent.learning_starts=100", plain=False)
+    states = np.random.default_rng(0).normal(size=(200, 2)).astype(np.float32)
+    rng = np.random.default_rng(0)
+    assert (agent.explore(states, 0.0, rng) != agent.act(states, 0.0, rng)).any()
+    assert not later._noisy[0].noise_in.any()  # epsilon is 1 until its first update
+
+
 def test_weights_decay_apart_from_the_gradient() -> None:
     agents = [make_agent(f"agent.weight_decay={decay}") for decay in (0.0, 0.5)]
     batch = make_batch()

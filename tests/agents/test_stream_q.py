@@ -58,6 +58,12 @@ def test_a_step_is_bounded(delta: float, step_size: float) -> None:
     torch.testing.assert_close(found, wanted)
 
 
+def test_a_step_beyond_float32_is_infinite_and_no_error_of_torch() -> None:
+    z, weights = torch.tensor([2.0]), [torch.tensor([1.0])]
+    obgd_step(weights, [z], z, torch.tensor(1e3), lr=1e38, kappa=1e-45)
+    assert torch.isinf(weights[0])
+
+
 def test_a_small_trace_takes_the_whole_step() -> None:
     z, weights = torch.tensor([0.1]), [torch.tensor([1.0])]
     obgd_step(weights, [z], z, torch.tensor(0.5), lr=0.25, kappa=2.0)

@@ -52,6 +52,28 @@ def test_the_share_of_episodes_that_end_at_their_goal_is_the_success_rate() -> N
     assert 0 < missed.success_rate == np.mean(reached) < 1
 
 
+def test_a_success_that_the_last_steps_alone_tell_counts(monkeypatch) -> None:
+    env = bit_flip(4, 3)
+    told = evaluate_policy(env, towards, episodes=20, epsilon=1.0, seed=0).successes
+    play = env.step
+
+    def last_alone(action: np.ndarray):
+        step = play(action)
+        step.success[~(step.terminated | step.truncated)] = np.nan
+        return step
+
+    monkeypatch.setattr(env, "step", last_alone)
+    assert evaluate_policy(env, towards, episodes=20, epsilon=1.0, seed=0).successes == told
+
+    def reached_alone(action: np.ndarray):
+        step = play(action)
+        step.success[step.success == 0] = np.nan
+        return step
+
+    monkeypatch.setattr(env, "step", reached_alone)  # a share of those would be 1
+    assert evaluate_policy(env, towards, episodes=20, epsilon=1.0, seed=0).successes is None
+
+
 def test_without_goals_there_is_no_success_rate() -> None:
     def still(observation: np.ndarray, *_: object) -> np.ndarray:
         return np.zeros(len(observation), np.int64)

@@ -58,6 +58,17 @@ def test_a_reward_that_is_no_number_has_no_score() -> None:
         evaluate_policy(env, policy, episodes=2, epsilon=0.0, seed=0)
 
 
+def test_an_observation_that_is_no_number_has_no_score() -> None:
+    env = ScriptedEnv(4, 6)
+    step = env.step
+    env.step = lambda action: replace(
+        step(action), next_observation=np.array([[0.0] * 4, [np.inf] * 4], np.float32)
+    )
+    said = "env: environment 1 gave an observation with inf in it after step 1 of an episode"
+    with pytest.raises(UserError, match=said):
+        evaluate_policy(env, policy, episodes=2, epsilon=0.0, seed=0)
+
+
 def test_mean_and_deviation_are_over_the_episodes() -> None:
     result = EvaluationResult([1.0, 2.0, 6.0], [1, 1, 1])
     assert result.mean == 3.0

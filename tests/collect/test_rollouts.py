@@ -122,6 +122,21 @@ def test_a_reward_that_is_no_number_ends_a_worker(reward: float) -> None:
         rollouts.step(0)
 
 
+def test_an_observation_that_is_no_number_ends_a_worker() -> None:
+    env = ScriptedEnv(4)
+    rollouts = RolloutEnv(env, 5, CONFIG, 2)
+    rollouts.begin()
+    step = env.step
+    lost = np.full((1, *env.spec.frame_shape), np.nan, np.float32)
+    env.step = lambda action: replace(step(action), next_observation=lost)
+    with pytest.raises(UserError, match=r"environment 2 gave an observation with nan in it after"):
+        rollouts.step(0)
+    env.reset = lambda seed: lost
+    rollouts._seeded_at = -1
+    with pytest.raises(UserError, match=r"environment 2 gave .* at a start"):
+        rollouts.begin()
+
+
 @pytest.mark.parametrize("after", range(9))
 def test_a_resumed_worker_sees_what_an_uninterrupted_one_sees(after: int) -> None:
     config = replace(CONFIG, reseed_every=15)

@@ -37,7 +37,7 @@ class Walk(gymnasium.Env):
         goal_space: of a place and a goal.
         missing: what it does not have.
         single: its functions take no batches.
-        info: its steps tell success, at the third.
+        info: its steps tell success, at the third; "last": the last step alone tells it.
     """
 
     metadata = {"render_modes": []}  # noqa: RUF012
@@ -47,7 +47,7 @@ class Walk(gymnasium.Env):
         goal_space: spaces.Space | None = None,
         missing: str = "",
         single: bool = False,
-        info: bool = False,
+        info: bool | str = False,
         render_mode: Any = None,
     ) -> None:
         goal_space = goal_space or spaces.Box(-9, 9, (2,), np.float64)
@@ -74,7 +74,8 @@ class Walk(gymnasium.Env):
         self.t += 1
         self.place[0] = 2 * (self.t // 2)
         self.place[1:] = action
-        info = {"success": self.t == 3} if self.info else {}
+        told = self.t == 4 if self.info == "last" else self.info
+        info = {"success": self.t == 3} if told else {}
         reward = self.compute_reward(self.place, self.goal, info)
         return self._observe(), reward, self.t == 4, False, info
 
@@ -165,7 +166,7 @@ def test_frames_are_observation_and_desired_goal_in_float32(walk) -> None:
     step = env.step(np.array([0, 1]))
     np.testing.assert_allclose(step.observation[:, :3], 1.1)
     np.testing.assert_array_equal(step.achieved_goal, [[0, 0], [0, 1]])
-    assert step.success is None
+    assert np.isnan(step.success).all()
     for _ in range(3):
         step = env.step(np.array([0, 1]))
     assert step.terminated.all()
@@ -176,8 +177,41 @@ def test_frames_are_observation_and_desired_goal_in_float32(walk) -> None:
 def test_success_is_what_the_environment_says_of_its_last_step(walk) -> None:
     env = make_env(gym_cfg(walk(info=True)), 1)
     _, steps = play(env, 0, np.zeros((5, 1), np.int64))
-    assert [bool(step.success[0]) for step in steps] == [False, False, True, False, False]
-    assert steps[0].success.dtype == np.bool_
+    assert [step.success[0] for step in steps] == [0, 0, 1, 0, 0]
+    assert steps[0].success.dtype == np.float32
+
+
+def test_what_the_last_step_alone_says_counts_for_its_own_environment(walk) -> None:
+    env = make_env(gym_cfg(walk(info="last"), 6), 2)
+    env.reset(0)
+    env._envs[1].reset()  # the second is a step behind
+    env._envs[0].step(0)
+    told = [env.step(np.zeros(2, np.int64)).success for _ in range(4)]
+    expected = [[np.nan] * 2, [np.nan] * 2, [0, np.nan], [np.nan, 0]]
+    np.testing.assert_array_equal(told, expected)
+
+
+def test_an_environment_that_tries_its_goals_begins_as_one_that_does_not() -> None:
+    """A run that goes on makes its environments anew, where the other one seeds them once more."""
+
+    class Older(Walk):
+        age = 0
+
+        def _observe(self) -> dict[str, np.ndarray]:
+            return {**super()._observe(), "observation": np.full(3, float(self.age))}
+
+        def step(self, action: int) -> Any:
+            self.age += 1
+            return super().step(action)
+
+    gymnasium.register("rlmem-test/Older-v0", entry_point=Older)
+    try:
+        env = make_env(gym_cfg("rlmem-test/Older-v0"), 2)
+        seen = env.reset(0)[:, 0].tolist()
+        env.step(np.zeros(2, np.int64))
+        assert seen == env.reset(0)[:, 0].tolist() == [0, 0]
+    finally:
+        gymnasium.registry.pop("rlmem-test/Older-v0", None)
 
 
 @pytest.mark.parametrize("single", [False, True])

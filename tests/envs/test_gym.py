@@ -88,6 +88,39 @@ def test_a_step_of_another_shape_is_refused_as_a_reset_is():
         gymnasium.registry.pop("rlmem-test/Odd-v0", None)
 
 
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        ((np.zeros(3), 1.0, False, {}), "4 values, where observation, reward"),
+        ((np.zeros(3), [1.0], False, False, {}), r"a reward of shape \[1\], where one number"),
+    ],
+)
+def test_a_step_of_another_interface_is_one_line(given, line):
+    class Old(Toy):
+        def step(self, action):
+            return given
+
+    gymnasium.register("rlmem-test/Old-v0", entry_point=lambda: Old(spaces.Box(-1, 9, (3,))))
+    try:
+        env = make_env(gym_cfg("rlmem-test/Old-v0"), 2)
+        env.reset(0)
+        with pytest.raises(UserError, match=f"env.id=rlmem-test/Old-v0: its step gives {line}"):
+            env.step(np.zeros(2, np.int64))
+    finally:
+        gymnasium.registry.pop("rlmem-test/Old-v0", None)
+
+
+def test_an_environment_that_cannot_be_closed_is_told_and_ends_nothing(toy, monkeypatch, capsys):
+    def close(self):
+        raise RuntimeError("no window")
+
+    monkeypatch.setattr(Toy, "close", close, raising=False)
+    env = make_env(gym_cfg(toy(spaces.Box(-1, 9, (3,)))), 2)
+    env.close()
+    line = "env.id=rlmem-test/Toy-v0: could not be closed (RuntimeError: no window)\n"
+    assert capsys.readouterr().out == 2 * line
+
+
 @pytest.mark.parametrize("num_envs", [1, 3])
 @pytest.mark.parametrize("env_id", ["CartPole-v1", "Acrobot-v1", "MountainCar-v0", "Pendulum-v1"])
 def test_stepper_equals_sync_vector_env(env_id, num_envs):
@@ -147,6 +180,8 @@ def test_a_seeded_world_is_that_of_a_fresh_one():
     actions = rng.uniform(-1, 1, (200, 1, 4)).astype(np.float32)
     play(env, 5, actions)
     assert_same_play(play(env, 6, actions), play(fresh, 6, actions))
+    drawn = make_env(gym_cfg("BipedalWalker-v3"), 1, render=True)  # a picture was tried
+    assert_same_play(play(drawn, 6, actions), play(fresh, 6, actions))
 
 
 def test_spec_of_cartpole():
@@ -246,6 +281,7 @@ def test_actions_are_shifted_to_the_start_of_the_action_space(toy):
         spaces.Tuple((spaces.Discrete(2), spaces.Discrete(2))),
         spaces.Box(-1, 1, (4, 4), np.float32),
         spaces.MultiBinary(3),
+        spaces.Box(-1, 1, (0,), np.float32),
     ],
 )
 def test_other_observation_spaces_are_refused(toy, space):

@@ -275,6 +275,7 @@ def test_an_interrupt_of_the_whole_group_saves_and_leaves_none(tmp_path: Path) -
         ("trainer.precision=bf16-mixed", "trainer.precision=bf16-mixed: "),
         ("trainer.accelerator=gpu", "trainer.accelerator=gpu: "),
         ("agent.network.kind=lstm24", "agent.network.kind=lstm24: no such .*lstm42"),
+        ("agent.n_step=0", "agent.n_step=0: must be at least 1 and at most 100000"),
         ("agent.batch_size=64", "agent.batch_size=64: agent=a3c learns from each rollout of"),
         ("agent.train_every=4", "agent.train_every=4: .*leave the key out"),
         ("agent.learning_starts=100", "agent.learning_starts=100: .*leave the key out"),

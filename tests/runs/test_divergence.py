@@ -48,7 +48,7 @@ def test_who_cannot_act_without_numbers_does_not_go_on(overrides: list[str]) -> 
 def test_a3c_whose_workers_lost_their_weights_fails_too(tmp_path: Path) -> None:
     given = ["env=cartpole", "agent=a3c", "agent.workers=1", "agent.max_grad_norm=null", LOST]
     given += ["trainer.max_env_steps=3000", "evaluation.episodes=1", "log.progress=false"]
-    with pytest.raises(UserError, match=r"the loss is nan after \d+ .*agent.lr"):
+    with pytest.raises(UserError, match=r"a weight is no finite number after \d+ .*agent.lr"):
         rlmem.train(given, run_dir=tmp_path)
     assert summary_of(tmp_path)["status"] == "failed"
 
@@ -73,6 +73,19 @@ def test_what_else_a_lost_network_gives_is_named(
     with pytest.raises(UserError, match=message) as raised:
         rlmem.train(given, run_dir=tmp_path)
     assert "learning diverged; try" in str(raised.value)
+
+
+@pytest.mark.parametrize("env_steps", [128, 1280])  # the end of the run, or an evaluation within
+def test_weights_that_the_last_step_has_lost_are_not_scored(env_steps: int, tmp_path: Path) -> None:
+    """The loss, which was made before it, is a number still."""
+    given = ["env=cartpole", "agent=pqn", "env.num_envs=4", "memory.capacity=128", "agent.epochs=1"]
+    given += ["agent.batch_size=128", "agent.lr=3e38", "agent.max_grad_norm=null"]
+    given += [f"trainer.max_env_steps={env_steps}", "evaluation.every=128", "log.progress=false"]
+    with pytest.raises(UserError, match=r"a weight is no finite number after 1 .*agent.lr"):
+        rlmem.train(given, run_dir=tmp_path)
+    assert summary_of(tmp_path)["status"] == "failed"
+    assert not (tmp_path / "checkpoints").exists()
+    assert len((tmp_path / "evaluations.csv").read_text().splitlines()) == 1  # its header
 
 
 @pytest.mark.parametrize("memory", ["uniform", "per"])

@@ -71,7 +71,10 @@ def _plain(key: str, value: Any) -> Any:
 def _size(size: int) -> str:
     """Bytes in a unit that tells them in whole, or as they are."""
     shown = readable_bytes(size).replace(".0 ", " ")
-    return shown if parse_bytes(shown) == size else f"{size:,} B"
+    with contextlib.suppress(ValueError):  # no budget of a run, as of a damaged file
+        if parse_bytes(shown) == size:
+            return shown
+    return f"{size:,} B"
 
 
 def distinctions(runs: Sequence[Run]) -> list[dict[str, Any]]:

@@ -50,6 +50,8 @@ def read_external(path: Path, default_env: str | None) -> list[Run]:
             raise ValueError(f"line {line} holds something that is no number") from None
         if not (all(map(math.isfinite, point[:2])) and row["label"] and row["seed"]):
             raise ValueError(f"line {line} is not complete")
+        if point[0] < 0 or size < 0 or math.isinf(size):
+            raise ValueError(f"line {line}: env_steps and bytes are finite numbers from 0 on")
         if not _SEED.fullmatch(row["seed"].strip()):
             raise ValueError(f"line {line}: seed {one_line(row['seed'], 20)} is no whole number")
         if not (env_id := row.get("env_id") or default_env):

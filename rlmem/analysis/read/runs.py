@@ -173,7 +173,7 @@ def read_run(folder: Path) -> Run:
         ValueError: the configuration or the summary cannot be read; says which and why.
     """
     config = _mapping(folder / "config.yaml", parse_yaml)
-    if not isinstance(config.get("seed"), int) or not all(
+    if type(config.get("seed")) is not int or not all(
         isinstance(config.get(part), dict) for part in ("memory", "env")
     ):
         raise ValueError("config.yaml is no configuration of a run (seed, memory, env)")
@@ -240,9 +240,9 @@ def _fault_of_rows(
     if (gaps < 0).any():
         return "its env_steps fall"
     # The first row is due after so many steps, or a round of them.
-    if isinstance(begun, int) and count > 1 and steps[0] > 2 * max(begun, gaps.max()):
+    if _is_figure(begun) and count > 1 and steps[0] > 2 * max(begun, gaps.max()):
         return f"it begins at env step {steps[0]:.0f}"
-    if summary.get("status") != "finished" or not (isinstance(every, int) and reached):
+    if summary.get("status") != "finished" or not (_is_figure(every) and _is_figure(reached)):
         return ""
     last = float(steps[-1])
     # The last row may be due almost `every` before the end, and a round of steps later.

@@ -162,7 +162,7 @@ def _number(values: dict[str, Any], key: str) -> float | None:
     """A finite number that is not negative, or None."""
     try:
         value = float(values[key])
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         return None
     return value if math.isfinite(value) and value >= 0 else None
 

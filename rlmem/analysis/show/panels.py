@@ -107,7 +107,7 @@ def bytes_axis(at: Axes, values: np.ndarray) -> None:
         step = min(max(wide, 1), high - low)  # at least two ticks
         at.set_xticks([2.0**power for power in range(low, high + 1, step)])
         at.xaxis.minorticks_off()
-    elif most > 1.001 * least:
+    elif most > max(0.0, 1.001 * least):
         # The largest round step of which the axis, a little wider, has two ticks; of more
         # those that are far enough apart.
         margin = 0.05 * (most - least)

@@ -78,6 +78,9 @@ def test_a_curve_of_an_environment_is_placed_beside_its_only_task(tmp_path: Path
         ("env_steps,return\n1,2\n", "Pong", "has no column bytes, seed, label"),
         (OUTSIDER + "x,1,1,0,SB3\n", "Pong", "line 6"),
         (OUTSIDER + "1,1,1,first,SB3\n", "Pong", "line 6: seed first is no whole number"),
+        (OUTSIDER + "-1,1,1,0,SB3\n", "Pong", "line 6: env_steps and bytes are finite numbers fr"),
+        (OUTSIDER + "1,1,-5,0,SB3\n", "Pong", "line 6: env_steps and bytes are finite numbers fr"),
+        (OUTSIDER + "1,1,inf,0,SB3\n", "Pong", "line 6: env_steps and bytes are finite numbers f"),
         (OUTSIDER + "1000,1,1,0,SB3\n", "Pong", "seed 0 of SB3 has env_steps 1000 twice"),
         (OUTSIDER, None, "has no column env_id"),
         (

@@ -60,7 +60,14 @@ def test_a_broken_file_leaves_its_run_out_and_is_named(
 
 @pytest.mark.parametrize(
     "change",
-    [{"seed": None}, {"seed": "x"}, {"memory": "uniform"}, {"env": []}, {"seed": [1]}],
+    [
+        {"seed": None},
+        {"seed": "x"},
+        {"memory": "uniform"},
+        {"env": []},
+        {"seed": [1]},
+        {"seed": True},
+    ],
     ids=str,
 )
 def test_a_configuration_of_no_run_is_left_out(tmp_path: Path, change: dict[str, Any]) -> None:
@@ -83,6 +90,20 @@ def test_what_is_no_finite_number_of_a_summary_is_nan(tmp_path: Path, value: str
     assert np.isnan(run.number("eval_return_mean"))
     said = any("summary.json: eval_return_mean is" in note for note in found.notes)
     assert said == (value != "null")
+
+
+@pytest.mark.parametrize("value", ["many", [1], {"a": 1}, True, 10**400])
+def test_env_steps_that_are_no_number_are_named(tmp_path: Path, value: Any) -> None:
+    make_run(tmp_path / "a", env_steps=value, config={"log.every": 10})
+    found = collect([tmp_path])
+    assert len(found.runs) == 1
+    assert any("summary.json: env_steps is" in note for note in found.notes)
+
+
+def test_an_interval_of_the_log_that_no_run_has_says_nothing_of_its_rows(tmp_path: Path) -> None:
+    make_run(tmp_path / "a", config={"log.every": 10**400})
+    (run,) = collect([tmp_path]).runs
+    assert run.faults == []
 
 
 def test_runs_may_be_called_as_folders_that_are_no_runs(tmp_path: Path) -> None:

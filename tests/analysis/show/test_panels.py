@@ -124,6 +124,14 @@ def test_bytes_in_equal_ratios_have_labels_that_do_not_touch(least: float, octav
     assert all(left.x1 + 3 < right.x0 for left, right in itertools.pairwise(boxes))
 
 
+def test_bytes_that_no_memory_has_are_drawn_all_the_same() -> None:
+    """As a damaged summary.json may hold them."""
+    drawn, at = panel()
+    bytes_axis(at, np.array([-2000.0, -5.0]))
+    drawn.canvas.draw()
+    assert len(at.get_xticks()) == 1
+
+
 def test_bytes_of_one_setting_have_one_tick() -> None:
     drawn, at = panel()
     at.plot([4.2e6], [1], "o")

@@ -191,6 +191,15 @@ def test_a_broken_record_leaves_the_folders(tmp_path: Path, content: str) -> Non
     render_status(status)
 
 
+def test_numbers_that_no_run_has_say_nothing(tmp_path: Path) -> None:
+    make_job(tmp_path, "seed=0", "finished")
+    (tmp_path / "seed=0/summary.json").write_text(
+        json.dumps({"status": "finished", "env_steps": 10**400, "wall_seconds": 10**400})
+    )
+    (job,) = read_status(tmp_path).jobs
+    assert (job.state, job.env_steps, job.seconds) == ("done", 0, 0.0)
+
+
 def test_no_job_lies_outside_its_sweep(tmp_path: Path) -> None:
     make_job(tmp_path, "secret", "finished")
     (tmp_path / "sweep").mkdir()
