@@ -91,6 +91,20 @@ def test_the_moment_of_the_signal_makes_no_difference(
 
 
 @pytest.mark.slow
+def test_noise_resets_and_returns_that_shorten_go_on_bit_for_bit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = ["agent=rainbow", "env=cartpole", *CARTPOLE, "agent.batch_size=16"]
+    given += ["agent.noisy=true", "agent.epsilon.start=0", "agent.epsilon.end=0"]
+    given += ["agent.reset_every=60", "agent.anneal.n_step=3", "agent.anneal.gamma=0.995"]
+    given += ["agent.anneal.steps=40", "agent.weight_decay=0.1", "agent.target_update_every=50"]
+    run(tmp_path / "whole", *given)
+    stopped(monkeypatch, 170, tmp_path / "cut", *given)  # after a reset, while returns shorten
+    run(tmp_path / "cut", *given, f"resume={tmp_path / 'cut'}")
+    assert_same_run(tmp_path / "whole", tmp_path / "cut")
+
+
+@pytest.mark.slow
 def test_a_lost_run_file_is_written_again(copy: Path) -> None:
     before = json.loads((copy / "run.json").read_text())
     (copy / "run.json").write_text("")

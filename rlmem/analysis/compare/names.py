@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rlmem.analysis.read.runs import Run
+from rlmem.errors import one_line
 from rlmem.registry import parts
 from rlmem.units import parse_bytes, readable_bytes
 
@@ -70,11 +71,11 @@ def _plain(key: str, value: Any) -> Any:
 
 def _size(size: int) -> str:
     """Bytes in a unit that tells them in whole, or as they are."""
-    shown = readable_bytes(size).replace(".0 ", " ")
-    with contextlib.suppress(ValueError):  # no budget of a run, as of a damaged file
+    with contextlib.suppress(ValueError, OverflowError):  # no run's budget: of a damaged file
+        shown = readable_bytes(size).replace(".0 ", " ")
         if parse_bytes(shown) == size:
             return shown
-    return f"{size:,} B"
+    return one_line(f"{size:,} B", 40)
 
 
 def distinctions(runs: Sequence[Run]) -> list[dict[str, Any]]:

@@ -106,11 +106,13 @@ def test_budgets_and_storages_tell_memories_apart_in_the_order_of_their_size(
     ]
 
 
-@pytest.mark.parametrize("budget", [-1, 10**19])
+@pytest.mark.parametrize("budget", [-1, 10**19, 10**400])
 def test_a_budget_that_no_run_has_is_told_as_it_is(tmp_path: Path, budget: int) -> None:
     for name, given in (("a", budget), ("b", "1MiB")):
         make_run(tmp_path / name, config={"memory.budget": given})
-    assert f"uniform, budget {budget:,} B" in [label for label, _ in labels_of(tmp_path)]
+    (other,) = {label for label, _ in labels_of(tmp_path)} - {"uniform, budget 1 MiB"}
+    assert other.startswith(f"uniform, budget {budget:,} B"[:50])
+    assert len(other) < 60
 
 
 def test_a_label_makes_runs_one_cell_whatever_else_differs(tmp_path: Path) -> None:
