@@ -20,6 +20,24 @@ def usable_cores() -> int:
     return os.cpu_count() or 1
 
 
+def peak_rss_bytes() -> int:
+    """Largest resident set of this process, since it began or since `reset_peak_rss`."""
+    with contextlib.suppress(OSError):  # Linux, whose `ru_maxrss` begins at its parent's peak
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return 1024 * int(line.split()[1])
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def reset_peak_rss() -> None:
+    """Let `peak_rss_bytes` begin anew, where the system can (Linux)."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
 def lock(file: IO, how: int) -> None:
     """`fcntl.flock`; nothing where the file system has no locks, as some network disks have none.
 

@@ -47,7 +47,7 @@ ELSEWHERE = {
     "envs/scores.py": "a table of the package",
     "runs/preflight.py": "what the system says of its memory",
     "runs/run.py": "the recorder is opened",
-    "runs/summary.py": "what the system says of this process",
+    "machine.py": "what the system says of this process",
     "runs/study_file.py": "study.yaml, which the user wrote",
     "analysis/show/page.py": "writes the page",
     "integrations/wandb_dashboard.py": "writes a file that the user names",

@@ -1,12 +1,26 @@
 """What the machine leaves to a process."""
 
 import os
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from rlmem import machine
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a peak cannot begin anew")
+def test_the_peak_of_a_process_is_not_that_of_the_one_that_started_it() -> None:
+    held = np.ones(2**27)  # 1 GiB, as of a notebook that starts a run
+    code = "from rlmem import machine; print(machine.peak_rss_bytes())"
+    told = int(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout)
+    assert told < held.nbytes < machine.peak_rss_bytes()
+    del held
+    machine.reset_peak_rss()
+    assert machine.peak_rss_bytes() < 2**30
 
 
 @pytest.fixture

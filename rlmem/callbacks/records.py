@@ -20,7 +20,7 @@ from rlmem.callbacks.csv_file import CsvFile
 from rlmem.callbacks.diagnostics import ReplayDiagnostics
 from rlmem.collect.rollout import EvaluationResult
 from rlmem.collect.stream import Stream
-from rlmem.collect.worker import peak_rss_bytes
+from rlmem.machine import peak_rss_bytes
 from rlmem.registry import part
 
 EPISODE_COLUMNS = ["env_steps", "episode", "return", "length", "seconds"]

@@ -14,7 +14,7 @@ from rlmem import distributed
 from rlmem.collect.collector import Collector
 from rlmem.collect.episodes import EpisodeTracker
 from rlmem.collect.stream import Held
-from rlmem.collect.worker import peak_rss_bytes
+from rlmem.machine import peak_rss_bytes
 from rlmem.memories.base.serialize import State
 
 EXTREMES = {"_max": max, "_min": min}  # of columns; of all others the mean

@@ -20,6 +20,7 @@ import torch
 
 from rlmem.allocator import keep_freed_memory
 from rlmem.errors import UserError
+from rlmem.machine import peak_rss_bytes
 
 State = Mapping[str, Any]  # of a worker: name -> array or JSON value
 REPORT_SECONDS = 0.1  # between a worker's reports, at least
@@ -201,11 +202,3 @@ def _rest(worker: Worker, pipe: Connection) -> bool:
             pipe.send(worker.state_views())
         elif message in ("go", "stop"):
             return message == "go"
-
-
-def peak_rss_bytes() -> int:
-    """Largest resident set of this process, since it began or since it was last reset."""
-    import resource
-
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024

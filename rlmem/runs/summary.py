@@ -1,6 +1,5 @@
 """summary.json: what a run was, how it ended, what it scored and what its memory cost."""
 
-import contextlib
 import importlib.metadata
 import json
 import platform
@@ -74,12 +73,6 @@ def git_commit() -> str | None:
         return git("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*") or None
     except (OSError, subprocess.SubprocessError):
         return None
-
-
-def reset_peak_rss() -> None:
-    """Let `peak_rss_bytes` begin anew, where the system can (Linux)."""
-    with contextlib.suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")
 
 
 def write_summary(run_dir: Path, summary: dict[str, Any]) -> None:

@@ -23,6 +23,7 @@ from rlmem.config.run_directory import saved_config
 from rlmem.config.schema import TrainSettings
 from rlmem.config.sweep_place import Place, place_of_this_job
 from rlmem.errors import OccupiedError, UserError, shortage
+from rlmem.machine import reset_peak_rss
 from rlmem.runs import others, processes
 from rlmem.runs.preflight import preflight, slow_precision
 from rlmem.runs.repeatable import repeatable
@@ -36,7 +37,7 @@ from rlmem.runs.resume import (
     write_config,
 )
 from rlmem.runs.run import Run
-from rlmem.runs.summary import no_episode_ended, nothing_learned, reset_peak_rss
+from rlmem.runs.summary import no_episode_ended, nothing_learned
 from rlmem.runs.sweep_job import job_line
 from rlmem.runs.threads import choose_threads
 from rlmem.setting_keys import idle_keys

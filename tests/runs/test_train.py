@@ -14,9 +14,9 @@ import yaml
 
 from rlmem.agents.dqn import DQN
 from rlmem.analysis.show.status import read_status
-from rlmem.collect.worker import peak_rss_bytes
 from rlmem.config import run_hydra
 from rlmem.errors import UserError, shortage
+from rlmem.machine import peak_rss_bytes
 from rlmem.memories import ReplayMemory
 from rlmem.runs.train import train
 from tests.runs.helpers import TINY, TINY_ATARI, TINY_GWR, assert_same_run, rows_of, run, summary_of

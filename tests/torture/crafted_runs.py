@@ -15,8 +15,7 @@ import yaml
 
 from rlmem.callbacks.checkpoint_files import write_checksums
 from rlmem.checksums import checksum_of
-from rlmem.collect.worker import peak_rss_bytes
-from rlmem.runs.summary import reset_peak_rss
+from rlmem.machine import peak_rss_bytes, reset_peak_rss
 from tests.torture.runner import Told, forked
 from tests.torture.runs import BASE, KINDS, command, made, pick
 

@@ -12,12 +12,11 @@ from typing import Any
 import psutil
 from omegaconf import DictConfig, OmegaConf
 
-from rlmem.collect.worker import peak_rss_bytes
 from rlmem.config import check, compose
 from rlmem.errors import UserError
+from rlmem.machine import peak_rss_bytes, reset_peak_rss
 from rlmem.runs import build
 from rlmem.runs.preflight import preflight
-from rlmem.runs.summary import reset_peak_rss
 from rlmem.setting_keys import free_keys
 from tests.torture.runner import Case, Told, forked
 from tests.torture.runs import BASE, command

@@ -52,7 +52,7 @@ class MapStorage(MapGraph):
         UserError: a size or the dtype cannot be used.
     """
 
-    unit = "nodes"
+    unit = "nodes with 2 edges each, which may become more"  # see `projected_footprint`
     _settings = (*MapGraph._settings, "_budget")
     _budget: MapBudget | None = None
 
