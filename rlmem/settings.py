@@ -220,10 +220,11 @@ def _convert(hint: Any, f: Field, value: Any, key: str, owner: str, lenient: boo
     value = _typed(hint, value, key)
     metadata = f.metadata
     allowed = metadata.get("range") or (_FINITE if hint in (float, float | None) else None)
-    if allowed is not None:
-        for number in value if isinstance(value, list) else [value]:
-            if isinstance(number, int | float) and number not in allowed:
-                raise UserError(f"{key}={value}: must be {allowed}")
+    for number in value if isinstance(value, list) else [value]:
+        if isinstance(number, int | float) and allowed is not None and number not in allowed:
+            raise UserError(f"{key}={value}: must be {allowed}")
+        if isinstance(number, float) and hint is not Any and not abs(number) <= LARGEST:
+            raise UserError(f"{key}={value}: must be finite and of 32 bits, at most {LARGEST:.8g}")
     choices = metadata.get("choices")
     if choices and value is not None and value not in choices:
         what = key.split(".")[-1]
@@ -271,8 +272,6 @@ def _typed(hint: Any, value: Any, key: str, within: list[Any] | None = None) -> 
     if hint is float and isinstance(value, int | str) and not isinstance(value, bool):
         with contextlib.suppress(ValueError):  # a text that is no number is refused below
             value = float(value)
-    if hint is float and isinstance(value, float) and LARGEST < abs(value) < math.inf:
-        raise UserError(f"{shown} must be a number of 32 bits, of at most {LARGEST:.8g}")
     if hint is int and type(value) is int and abs(value) > _MOST:
         raise UserError(f"{shown} must be a whole number of 64 bits")
     if not isinstance(hint, type):
