@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import ctypes
 import json
-import resource
 import statistics
 import subprocess
 import sys
@@ -25,6 +24,7 @@ import psutil
 
 from rlmem.config import check, compose
 from rlmem.envs import make_env
+from rlmem.machine import peak_rss_bytes
 from rlmem.memories import CompressedFrameStorage, ReplayMemory, RingWriter, UniformSampler
 
 ENVS, BLOCK, DRAWS = 4, 64, 400
@@ -106,7 +106,7 @@ def load(folder: Path, capacity: int) -> dict[str, Any]:
     before, started = resident(), time.perf_counter()
     memory.load(folder)
     seconds = time.perf_counter() - started
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    peak = peak_rss_bytes()
     held = sum(memory.footprint().values())
     memory.sample(32)
     return {"load_seconds": seconds, "peak_growth": peak - before, "counted": held}
@@ -141,7 +141,7 @@ def main() -> None:
             "bytes_per_transition": counted / done,
             "resident_per_transition": (resident() - before) / done,
             "resident_growth": resident() - before,
-            "peak_growth": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before,
+            "peak_growth": peak_rss_bytes() - before,
             "sample_32_ms": sample_ms(memory),
             "written_per_second": done / play.seconds,
         }
