@@ -57,7 +57,7 @@ class Range:
 
 
 _FINITE = Range()
-LARGEST = 2.0**128 - 2.0**104  # of the numbers that agents and memories compute with: float32
+_LARGEST = 2.0**128 - 2.0**104  # of the numbers that agents and memories compute with: float32
 _MOST = 2**63 - 1  # the largest whole number that numpy, torch and the emulators take
 
 
@@ -223,8 +223,8 @@ def _convert(hint: Any, f: Field, value: Any, key: str, owner: str, lenient: boo
     for number in value if isinstance(value, list) else [value]:
         if isinstance(number, int | float) and allowed is not None and number not in allowed:
             raise UserError(f"{key}={value}: must be {allowed}")
-        if isinstance(number, float) and hint is not Any and not abs(number) <= LARGEST:
-            raise UserError(f"{key}={value}: must be finite and of 32 bits, at most {LARGEST:.8g}")
+        if isinstance(number, float) and hint is not Any and not abs(number) <= _LARGEST:
+            raise UserError(f"{key}={value}: must be finite and of 32 bits, at most {_LARGEST:.8g}")
     choices = metadata.get("choices")
     if choices and value is not None and value not in choices:
         what = key.split(".")[-1]

@@ -137,8 +137,9 @@ class SerialEnvStepper:
     def close(self) -> None:
         """See `EnvStepper.close`. Where one cannot be closed a line says so: what was trained, or
         scored, is not lost by it."""
-        envs, self._envs = {id(env): env for env in (self._first, *self._envs)}, []
-        for env in envs.values():
+        envs = [self._first, *self._envs] if self._envs else []  # else they are closed already
+        self._envs = []
+        for env in {id(env): env for env in envs}.values():
             try:
                 env.close()
             except Exception as error:  # of the environment's own code

@@ -9,6 +9,7 @@ import torch
 
 from rlmem.agents.pqn import PQN
 from rlmem.agents.returns import lambda_returns
+from rlmem.agents.schedules import RunEpsilonSettings
 from rlmem.errors import UserError
 from rlmem.memories.rollout import RolloutMemory
 from rlmem.runs import build
@@ -109,6 +110,27 @@ def test_targets_bootstrap_from_what_truly_followed() -> None:
     for env in range(ENVS):
         wanted = plain_returns(reward[env], value[env], ends[env], cuts[env], 0.99, 0.65)
         np.testing.assert_allclose(targets[env], wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_values_at_ends_have_the_precision_of_those_that_were_kept() -> None:
+    agent, memory = made()
+    play(agent, memory)
+    batch = memory.draw(1, 1)
+    plain = agent.targets(batch)
+    with torch.autocast("cpu", torch.bfloat16):  # as `trainer.precision=bf16-mixed` learns
+        np.testing.assert_array_equal(agent.targets(batch), plain)
+
+
+@pytest.mark.parametrize("fraction", [1e-310, 0.5, 1.0])
+def test_exploration_falls_over_a_share_of_the_run_however_small(fraction: float) -> None:
+    rates = RunEpsilonSettings(start=1.0, end=0.1, fraction=fraction)
+    torch.set_flush_denormal(True)  # as a run does: the product is 0
+    try:
+        found = [rates.at(step, 100) for step in (0, 25, 50, 100)]
+    finally:
+        torch.set_flush_denormal(False)
+    fallen = {1e-310: [0.1] * 4, 0.5: [1, 0.55, 0.1, 0.1], 1.0: [1, 0.775, 0.55, 0.1]}
+    assert found == pytest.approx(fallen[fraction])
 
 
 @pytest.mark.parametrize("clip", [10.0, 0.1])

@@ -49,10 +49,10 @@ class Toy(gymnasium.Env):
 
 @pytest.fixture
 def toy():
-    """Registers a Toy with the given spaces; gives its id."""
+    """Registers a Toy, or a kind of it, with the given spaces; gives its id."""
 
-    def register(*args):
-        gymnasium.register("rlmem-test/Toy-v0", entry_point=lambda **kw: Toy(*args, **kw))
+    def register(*args, kind=Toy):
+        gymnasium.register("rlmem-test/Toy-v0", entry_point=lambda **kw: kind(*args, **kw))
         return "rlmem-test/Toy-v0"
 
     yield register
@@ -72,20 +72,16 @@ def test_an_environment_need_not_know_of_render_modes():
         gymnasium.registry.pop("rlmem-test/Plain-v0")
 
 
-def test_a_step_of_another_shape_is_refused_as_a_reset_is():
+def test_a_step_of_another_shape_is_refused_as_a_reset_is(toy):
     class Odd(Toy):
         def step(self, action):
             observation, *rest = super().step(action)
             return observation[:1], *rest  # numpy would stretch it
 
-    gymnasium.register("rlmem-test/Odd-v0", entry_point=lambda: Odd(spaces.Box(-1, 9, (3,))))
-    try:
-        env = make_env(gym_cfg("rlmem-test/Odd-v0"), 1)
-        env.reset(0)
-        with pytest.raises(UserError, match=r"rlmem-test/Odd-v0"):
-            env.step(np.zeros(1, np.int64))
-    finally:
-        gymnasium.registry.pop("rlmem-test/Odd-v0", None)
+    env = make_env(gym_cfg(toy(spaces.Box(-1, 9, (3,)), kind=Odd)), 1)
+    env.reset(0)
+    with pytest.raises(UserError, match=r"its observation is float32 \[1\], where"):
+        env.step(np.zeros(1, np.int64))
 
 
 @pytest.mark.parametrize(
@@ -95,19 +91,15 @@ def test_a_step_of_another_shape_is_refused_as_a_reset_is():
         ((np.zeros(3), [1.0], False, False, {}), r"a reward of shape \[1\], where one number"),
     ],
 )
-def test_a_step_of_another_interface_is_one_line(given, line):
+def test_a_step_of_another_interface_is_one_line(toy, given, line):
     class Old(Toy):
         def step(self, action):
             return given
 
-    gymnasium.register("rlmem-test/Old-v0", entry_point=lambda: Old(spaces.Box(-1, 9, (3,))))
-    try:
-        env = make_env(gym_cfg("rlmem-test/Old-v0"), 2)
-        env.reset(0)
-        with pytest.raises(UserError, match=f"env.id=rlmem-test/Old-v0: its step gives {line}"):
-            env.step(np.zeros(2, np.int64))
-    finally:
-        gymnasium.registry.pop("rlmem-test/Old-v0", None)
+    env = make_env(gym_cfg(toy(spaces.Box(-1, 9, (3,)), kind=Old)), 2)
+    env.reset(0)
+    with pytest.raises(UserError, match=f"env.id=rlmem-test/Toy-v0: its step gives {line}"):
+        env.step(np.zeros(2, np.int64))
 
 
 def test_an_environment_that_cannot_be_closed_is_told_and_ends_nothing(toy, monkeypatch, capsys):
@@ -117,6 +109,7 @@ def test_an_environment_that_cannot_be_closed_is_told_and_ends_nothing(toy, monk
     monkeypatch.setattr(Toy, "close", close, raising=False)
     env = make_env(gym_cfg(toy(spaces.Box(-1, 9, (3,)))), 2)
     env.close()
+    env.close()  # which has nothing left to close
     line = "env.id=rlmem-test/Toy-v0: could not be closed (RuntimeError: no window)\n"
     assert capsys.readouterr().out == 2 * line
 
