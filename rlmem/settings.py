@@ -220,17 +220,19 @@ def _convert(hint: Any, f: Field, value: Any, key: str, owner: str, lenient: boo
     value = _typed(hint, value, key)
     metadata = f.metadata
     allowed = metadata.get("range") or (_FINITE if hint in (float, float | None) else None)
-    for number in value if isinstance(value, list) else [value]:
+    numbers = value if isinstance(value, list) else [value]
+    for number in numbers:
         if isinstance(number, int | float) and allowed is not None and number not in allowed:
             raise UserError(f"{key}={value}: must be {allowed}")
-        if isinstance(number, float) and hint is not Any and not abs(number) <= _LARGEST:
-            raise UserError(f"{key}={value}: must be finite and of 32 bits, at most {_LARGEST:.8g}")
     choices = metadata.get("choices")
     if choices and value is not None and value not in choices:
         what = key.split(".")[-1]
         raise UserError(f"{key}={value}: no such {what}{choose_from(str(value), choices)}")
     if metadata.get("check") and (wanted := metadata["check"](value)):
         raise UserError(f"{key}={value}: must be {wanted}")
+    for number in numbers:  # last: what a key says of itself says more
+        if isinstance(number, float) and hint is not Any and not abs(number) <= _LARGEST:
+            raise UserError(f"{key}={value}: must be finite and of 32 bits, at most {_LARGEST:.8g}")
     return value
 
 

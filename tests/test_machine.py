@@ -17,10 +17,15 @@ def test_the_peak_of_a_process_is_not_that_of_the_one_that_started_it() -> None:
     held = np.ones(2**27)  # 1 GiB, as of a notebook that starts a run
     code = "from rlmem import machine; print(machine.peak_rss_bytes())"
     told = int(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout)
-    assert told < held.nbytes < machine.peak_rss_bytes()
+    before = machine.peak_rss_bytes()
+    assert told < held.nbytes < before
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError as error:
+        pytest.skip(f"here a peak cannot begin anew: {error}")
     del held
     machine.reset_peak_rss()
-    assert machine.peak_rss_bytes() < 2**30
+    assert machine.peak_rss_bytes() < before - 2**29
 
 
 @pytest.fixture
