@@ -98,6 +98,28 @@ def road_runner_memory() -> list[Claim]:
     ]  # fmt: skip
 
 
+def bytes_of_maps() -> list[Claim]:
+    """How many times the bytes of all transitions of the same seed a map takes."""
+    table = results("road_runner_memory")
+    whole = of(table, "uniform", "memory_bytes_peak")
+
+    def times(part: str, form: str) -> str:
+        rows = sorted({label for label in table["label"] if part in label})
+        every = [each for row in rows for each in of(table, row, "memory_bytes_peak") / whole]
+        fewer = sum(each < 1 for each in every)
+        said = f"{min(every):{form}} to {max(every):{form}} times".removeprefix("0")
+        return said + (f" (fewer in {fewer} of {len(every)} runs)" if fewer else "")
+
+    return [
+        ("studies/road_runner_memory/findings.md", said)
+        for said in (
+            f"exemplars at a_T .9 take {times('GWR, a_T .9', '.1f')} the bytes of all transitions "
+            f"of the same seed, at a_T .68 {times('GWR, a_T .68', '.1f')}",
+            f"Moving averages take {times('moving averages', '.0f')};",
+        )
+    ]
+
+
 def thresholds_of_road_runner() -> list[Claim]:
     """What a step from the lowest to the highest of a threshold does, by the page's own fit."""
     settings = make_settings(read_record(ROOT / "studies/road_runner_memory/runs.npz"))
@@ -165,6 +187,7 @@ def weaker_learner() -> list[Claim]:
 SOURCES: list[Callable[[], list[Claim]]] = [
     road_runner,
     road_runner_memory,
+    bytes_of_maps,
     thresholds_of_road_runner,
     weaker_learner,
 ]
