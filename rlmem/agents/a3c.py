@@ -161,6 +161,7 @@ class A3C(Learner):
         """Hear the workers for a while, and take the weights that they have come to."""
         outputs = super().training_step(rounds, batch_idx)
         self.fetch()
+        self._stream.weights_taken()
         # Its batches are empty, as the workers learn: what went wrong there shows in the weights.
         self.check_weights()
         return outputs

@@ -57,7 +57,7 @@ class CsvFile:
             there, rows = self._read()
             kept = [row for row in rows if _whole(row) and _steps(row) <= until][:keep]
             self._check(there, kept)
-            if was_there and keep is not None and (lost := keep - sum(map(_whole, rows))) > 0:
+            if was_there and keep is not None and (lost := keep - len(kept)) > 0:
                 raise UserError(
                     f"{self.path}: {lost} of the {keep} rows that the checkpoint knows are missing "
                     "or damaged; put the file back, or remove it to go on without them"

@@ -41,7 +41,7 @@ class Evaluation(lightning.Callback):
         if self.cfg.video:
             need_video("evaluation.video=true")
         if self.cfg.every is not None:
-            stream.due_every(self.cfg.every)
+            stream.due_every(self.cfg.every, of_weights=True)
 
     def evaluate(self, agent: Any) -> None:
         """Score the agent now, write the episodes, keep the model if it is the best.

@@ -258,7 +258,7 @@ class Recorder(lightning.Callback):
             "grad_steps": agent.grad_steps,
             "episodes": stream.episodes.count,
             "seconds": round(seconds, 3),
-            "env_steps_per_second": steps / elapsed,
+            "env_steps_per_second": steps / elapsed if steps else None,
             "train_return_mean": float(np.mean(returns)) if returns else None,
             "train_length_mean": float(np.mean(lengths)) if lengths else None,
             "epsilon": agent.epsilon(stream.env_steps),

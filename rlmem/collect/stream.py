@@ -63,6 +63,7 @@ class Stream:
         self.seconds = {"act": 0.0, "env": 0.0, "insert": 0.0, "sample": 0.0}
         self._step_began = 0  # env_steps when the Trainer step began
         self._due: list[int] = []  # intervals at whose multiples something is due
+        self._due_of_weights: list[int] = []  # those of them where it is of the agent's weights
         self._step_ends = 0  # env_steps at which a Trainer step ends at the latest
         self._step_clock = 0.0  # time when the Trainer step began
 
@@ -71,10 +72,16 @@ class Stream:
         """Emulator frames so far."""
         return self.env_steps * self.env.spec.frames_per_step
 
-    def due_every(self, every: int) -> None:
+    def due_every(self, every: int, *, of_weights: bool = False) -> None:
         """A Trainer step is to end at each multiple of `every` env steps, or in the round that
-        passes it, so that what is due there is done there."""
+        passes it, so that what is due there is done there.
+
+        Args:
+            of_weights: it is a score of the agent's weights, so they must be of that very moment.
+        """
         self._due.append(every)
+        if of_weights:
+            self._due_of_weights.append(every)
 
     def begin_step(self) -> None:
         """A Trainer step begins."""

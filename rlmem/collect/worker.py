@@ -173,7 +173,11 @@ def _work(worker: Worker, number: int, desk: Desk, pipe: Connection) -> None:
     while True:
         resting = desk.closed
         if not resting:
-            report.steps += (played := worker.round(report))
+            try:
+                report.steps += (played := worker.round(report))
+            except Exception:
+                pipe.send(report)  # what is counted already is not lost with this round
+                raise
             ended = worker.episodes_ended()
             desk.count(number, played, len(ended))
             now = desk.env_steps()

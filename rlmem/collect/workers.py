@@ -4,7 +4,8 @@ report. Its batches are empty: nothing is left to learn from.
 The workers go on by themselves up to a limit of env steps, so an evaluation in the main process
 holds nobody up. At the limit each ends its round and rests; then counters, weights and reports
 agree, and a checkpoint is of one moment. Limits are the multiples of `rest_every` and the run's
-length; with one worker every moment at which something is due, so that such a run is deterministic.
+length; those of evaluations, during which all go on, as the agent has a copy of the weights; with
+one worker every moment at which something is due, so that such a run is deterministic.
 """
 
 import contextlib
@@ -75,7 +76,7 @@ class WorkerStream(Stream):
         rest_every: env steps; at its multiples all rest, for a checkpoint.
 
     Attributes:
-        updates: that were reported.
+        updates: that were reported, or counted where a worker's report will not come.
     """
 
     def __init__(
@@ -118,8 +119,20 @@ class WorkerStream(Stream):
         """A Trainer step begins: let the workers go on, as far as they may."""
         super().begin_step()
         alone = self.workers == 1
-        following = self._due if alone else [self.rest_every]
-        ahead = min(every - self.env_steps % every for every in following)
+        self._go_on(self._due if alone else [self.rest_every, *self._due_of_weights])
+
+    def weights_taken(self) -> None:
+        """The agent has the weights of this moment: workers that rested for that alone need not
+        wait for what is due."""
+        alone, ending = self.workers == 1, self.over or self.stop_requested
+        if any(map(self.crossed, self._due_of_weights)) and not (
+            alone or ending or self.crossed(self.rest_every)
+        ):
+            self._go_on([self.rest_every])
+
+    def _go_on(self, until: list[int]) -> None:
+        """Let the workers go on, to the next multiple of one of these env steps."""
+        ahead = min(every - self.env_steps % every for every in until)
         self._set_limit(min(self.env_steps + ahead, self.config.max_env_steps))
         for process in self._processes:
             if process.resting and not process.gone:
@@ -195,6 +208,10 @@ class WorkerStream(Stream):
                 for process in moving:
                     process.process.kill()
                     self._lost(process, f"it did not end its round in {REST_SECONDS:.0f} s")
+        if any(process.gone for process in self._processes):
+            # What it had not reported is in the weights, and other workers' episodes count it.
+            self.env_steps, self.updates = self._desk.env_steps(), self._desk.updates_made()
+            self.memory.transitions_seen = self.env_steps
 
     def finish(self) -> None:
         """See `Stream.finish`."""

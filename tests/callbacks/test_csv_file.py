@@ -35,6 +35,14 @@ def test_rows_at_the_step_of_the_checkpoint_are_told_apart_by_their_number(tmp_p
     assert [row["env_steps"] for row in rows_of(path)] == ["100", "200"]
 
 
+def test_rows_that_came_later_stand_for_none_that_is_lost(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    written(path, 100, 300, 400)
+    with pytest.raises(UserError, match="1 of the 2 rows that the checkpoint knows are missing"):
+        CsvFile(path, ["env_steps", "return"], until=200, keep=2)
+    assert len(rows_of(path)) == 3
+
+
 def test_a_file_knows_how_many_rows_it_holds(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     written(path, 100, 200, 300)

@@ -184,6 +184,18 @@ def test_times_that_nobody_takes_are_empty(tmp_path: Path) -> None:
     assert (found["insert_us"], found["sample_us"]) == (None, None)
 
 
+def test_a_row_in_which_no_step_was_made_has_no_speed(tmp_path: Path) -> None:
+    """The row at the end of a run that was killed behind it, and is ended now."""
+    recorder = recorder_of({}, tmp_path)
+    recorder.stream.env_steps = 0
+    recorder.open()
+    recorder.stream.env_steps, recorder.stream.frames = 100, 400
+    recorder.stream.episodes = SimpleNamespace(recent_returns=[], recent_lengths=[], count=0)
+    agent = SimpleNamespace(grad_steps=0, epsilon=lambda env_steps: 0.0)
+    assert recorder._progress(agent)["env_steps_per_second"] > 0
+    assert recorder._progress(agent)["env_steps_per_second"] is None
+
+
 def test_the_largest_resident_set_is_that_of_all_segments(tmp_path: Path) -> None:
     recorder = recorder_of({}, tmp_path)
     assert 0 < recorder.peak_rss_bytes < 2**50

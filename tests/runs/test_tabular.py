@@ -46,7 +46,7 @@ def test_a_run_stopped_in_an_episode_goes_on_bit_for_bit(
     memory: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole, cut = tmp_path / "whole", tmp_path / "cut"
-    run(whole, *memory, tiny=TINY)
+    assert run(whole, *memory, tiny=TINY)["bytes_per_transition"] is None  # none is drawn
     with monkeypatch.context() as patch:
         signal_at(patch, 330)  # the first episodes have 200 steps, or end at the goal
         with pytest.raises(SystemExit):

@@ -37,6 +37,11 @@ class ValuesStorage(ReplayStorage):
     def __len__(self) -> int:
         return self.values.entries
 
+    @property
+    def transitions_represented(self) -> int:
+        """None: no sample is drawn, and an entry is of a state, however often it was met."""
+        return 0
+
     def footprint(self) -> dict[str, int]:
         return self.values.footprint()
 

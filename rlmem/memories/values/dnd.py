@@ -183,7 +183,6 @@ class DND(ValueMemory):
             states = np.ascontiguousarray(hashes, np.int64)
             if states.shape != actions.shape:
                 raise ValueError(f"hashes of shape {states.shape} were given for {len(keys)} keys")
-        self._grow_table(len(keys))
         rows = Rows(keys, actions, values, states, np.empty(len(keys), np.int64))
         rule = self._write_rule._replace(by_key=hashes is None)
         done = 0
@@ -191,19 +190,21 @@ class DND(ValueMemory):
             done = enter(self._slabs, self._lookup, rows, rule, done, self._work.row)
             if done == len(keys):
                 break
-            self._find_oldest(int(actions[done]))
+            if self._slabs.count[actions[done]] < self._capacity:
+                self._make_table(self.entries + 1)
+            else:
+                self._find_oldest(int(actions[done]))
         self._writes += len(keys)
         if self._writes >= self._fit_at:
             self.fit()
         return rows.slot
 
-    def _grow_table(self, more: int) -> None:
-        """Make room in the table for more entries: at most half of it is in use."""
-        needed = min(self.entries + more, self.num_actions * self._capacity)
-        if 2 * needed > len(self._lookup.table):
-            table = np.full(table_size(needed), -1, np.int32)
-            self._lookup = self._lookup._replace(table=table)
-            reindex(self._slabs, self._lookup)
+    def _make_table(self, entries: int) -> None:
+        """Make the table anew, for so many entries: its size follows from what is held alone, so
+        that a dictionary that was loaded takes the bytes of the one that was saved."""
+        table = np.full(table_size(entries), -1, np.int32)
+        self._lookup = self._lookup._replace(table=table)
+        reindex(self._slabs, self._lookup)
 
     def _find_oldest(self, action: int) -> None:
         """Note an action's entries that were used the longest time ago. Until one of them is used,
@@ -307,9 +308,7 @@ class DND(ValueMemory):
         s.count[:] = count
         self._lookup.clock[0], self._lookup.turn[:] = int(state["clock"]), 0
         self._work.hint[:] = np.inf
-        table = np.full(table_size(max(1, int(count.sum()))), -1, np.int32)
-        self._lookup = self._lookup._replace(table=table)
-        reindex(s, self._lookup)
+        self._make_table(max(1, self.entries))
         self._writes = 0
         self._fit_at = _FIRST_FIT
         if self.entries >= _FIRST_FIT:

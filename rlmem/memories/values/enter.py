@@ -136,8 +136,9 @@ def _least_used(s, t, action):
 
 @njit(cache=True)
 def enter(s, t, rows, rule, first, row):
-    """Enter rows from `first` on; the first that is not entered: for it, the least recently used
-    entries of its action are to be found (`Lookup.oldest`)."""
+    """Enter rows from `first` on; the first that is not entered: for it the table is to be made
+    larger or, if its action is full, the entries used longest ago are to be found
+    (`Lookup.oldest`)."""
     for n in range(first, rows.action.shape[0]):
         action = rows.action[n]
         slot = _find(s, t, rows, n, rule.by_key)
@@ -149,6 +150,8 @@ def enter(s, t, rows, rule, first, row):
                 s.value[action, slot] = known + rule.step * (np.float64(rows.value[n]) - known)
         else:
             if s.count[action] < s.hash.shape[1]:
+                if 2 * (s.count.sum() + 1) > t.table.shape[0]:
+                    return n
                 slot = s.count[action]
                 s.count[action] += 1
             else:

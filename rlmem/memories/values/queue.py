@@ -173,7 +173,8 @@ class ReturnQueue(Stateful):
 
     def footprint(self) -> dict[str, int]:
         """Component -> bytes held."""
-        return {"waiting": self._rows.nbytes + self._first.nbytes + self._next.nbytes}
+        arrays = self._rows, self._first, self._next, self._discounts
+        return {"waiting": sum(array.nbytes for array in arrays)}
 
     projected_footprint = footprint
 

@@ -83,10 +83,11 @@ def bytes_of(
         oldest: entries that are noted as the least recently used.
     """
     entries, width = int(count.sum()), max(HEAD, key_size)
-    tiles = int((-(-count // TILE)).sum())
+    of_each = -(-count // TILE)
+    tiles, most = int(of_each.sum()), int(of_each.max())
     axes = 8 * (width * (key_size + 1) + key_size)
     # A search works on arrays as long as an action's slab, 40 bytes a slot, and on single rows.
-    work = 40 * int(count.max()) + 16 * width + 4 * (neighbours + len(count))
+    work = most * (40 * TILE + 4) + 16 * (width + 4) + 4 * (neighbours + len(count))
     return {
         "keys": 4 * key_size * entries,
         "values": 4 * entries,

@@ -275,6 +275,32 @@ def test_a_full_dictionary_holds_the_bytes_that_were_projected() -> None:
     assert max(held) == sum(projected.values())
 
 
+@pytest.mark.parametrize("capacity", [60, 256, 257])
+def test_the_arrays_of_a_full_dictionary_are_counted(capacity: int) -> None:
+    """A search's own arrays are of whole tiles."""
+    rng = np.random.default_rng(0)
+    dictionary = DND(2, 128, capacity, DNDRule(neighbours=5))
+    for action in (0, 1):
+        keys = keys_of(rng, capacity + 1, 128)
+        dictionary.write(keys, np.full(len(keys), action), np.zeros(len(keys), np.float32))
+    parts = (*dictionary._slabs, *dictionary._work, *dictionary._lookup)
+    held = sum(array.nbytes for array in parts)
+    few = 100  # a number or two an action, and the clock
+    assert held - few <= sum(dictionary.footprint().values()) <= held
+
+
+def test_states_that_are_known_take_no_room() -> None:
+    """So a dictionary takes the bytes after a load that it took before."""
+    dictionary = DND(2, 4, 1000)
+    keys, actions = keys_of(np.random.default_rng(0), 60, 4), np.arange(60) % 2
+    for _ in range(3):
+        dictionary.write(keys, actions, np.zeros(60, np.float32), np.arange(60))
+    loaded = DND(2, 4, 1000)
+    loaded.load_state_dict(dictionary.state_dict())
+    assert dictionary.footprint() == loaded.footprint()
+    dictionary.check_valid()
+
+
 MEASURED = """
 import json
 import numpy as np, psutil
