@@ -175,8 +175,9 @@ def _work(worker: Worker, number: int, desk: Desk, pipe: Connection) -> None:
         if not resting:
             try:
                 report.steps += (played := worker.round(report))
-            except Exception:
-                pipe.send(report)  # what is counted already is not lost with this round
+            except Exception:  # what is counted already is not lost with this round
+                _measure(report, cpu)
+                pipe.send(report)
                 raise
             ended = worker.episodes_ended()
             desk.count(number, played, len(ended))
@@ -187,15 +188,20 @@ def _work(worker: Worker, number: int, desk: Desk, pipe: Connection) -> None:
         # One report is on its way at a time: a pipe that nobody reads, as in an evaluation, would
         # be full after some, and hold the worker up.
         if resting or (heard and time.monotonic() - reported >= REPORT_SECONDS):
-            now = time.process_time()
-            report.cpu_seconds, cpu = now - cpu, now
-            report.peak_rss_bytes, report.resting = peak_rss_bytes(), resting
+            cpu, report.resting = _measure(report, cpu), resting
             pipe.send(report)
             report, heard, reported = Report(), False, time.monotonic()
         if resting:
             if not _rest(worker, pipe):
                 return
             heard = True
+
+
+def _measure(report: Report, since: float) -> float:
+    """Say what the process took since so many CPU seconds; how many they are now."""
+    now = time.process_time()
+    report.cpu_seconds, report.peak_rss_bytes = now - since, peak_rss_bytes()
+    return now
 
 
 def _rest(worker: Worker, pipe: Connection) -> bool:

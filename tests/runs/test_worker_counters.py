@@ -53,8 +53,15 @@ def test_what_a_worker_did_before_it_ended_is_counted_and_gone_on_from(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: Any
 ) -> None:
     tiny = [*TINY, "agent.workers=1", "trainer.max_env_steps=1000"]
+    lost, peaks = workers.WorkerStream._lost, []
+
+    def noting(stream: workers.WorkerStream, process: Any, why: str) -> None:
+        peaks.append(stream.peak_rss_bytes)
+        lost(stream, process, why)
+
     with monkeypatch.context() as patch:
         patch.setattr(workers, "work", how)
+        patch.setattr(workers.WorkerStream, "_lost", noting)
         with pytest.raises(UserError, match="worker 0 of 1 ended"):
             run(tmp_path, tiny=tiny)
     ended = summary_of(tmp_path)
@@ -65,6 +72,7 @@ def test_what_a_worker_did_before_it_ended_is_counted_and_gone_on_from(
     if how is raised:  # no report of a killed one comes
         assert 0 <= ended["env_steps"] - sum(int(row["length"]) for row in episodes) <= 500
         assert len(episodes) > 3
+        assert peaks[0] > 2**26
     summary = run(tmp_path, f"resume={tmp_path}", tiny=tiny)
     rows = rows_of(tmp_path / "episodes.csv")
     assert rows[: len(episodes)] == episodes
