@@ -61,7 +61,7 @@ def check_entries(state: State, actions: int, capacity: int, key_size: int) -> N
     if count.min() < 0 or count.max() > capacity:
         raise UserError(
             f"the saved {of} has {count.max()} entries of an action, this one room for {capacity}; "
-            f"use memory.entries={count.max()}"
+            f"use memory.entries={count.max()} and, where memory.budget is given, a larger one"
         )
     n = int(count.sum())
     hint = "; give the same agent.key_size"

@@ -210,7 +210,10 @@ def test_a_state_brings_the_projection_that_its_keys_were_made_with() -> None:
 @pytest.mark.parametrize(
     ("change", "line"),
     [
-        ({"count": np.array([3, 30])}, "30 entries of an action, this one room for 20"),
+        (
+            {"count": np.array([3, 30])},
+            "30 entries of an action, this one room for 20; use .*=30 and, where memory.budget",
+        ),
         ({"key": np.zeros((5, 3), np.float32)}, "give the same agent.key_size"),
         ({"value": np.full(5, np.nan, np.float32)}, "damaged"),
         ({"used": np.full(5, 10**6)}, "damaged"),
