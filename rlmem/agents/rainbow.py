@@ -200,6 +200,13 @@ class Rainbow(DQN):
         with self._without_noise():
             return super().state_values(observation)
 
+    def epsilon(self, env_steps: int) -> float:
+        """As DQN's, but 1 until the first update where that draws the first noise: it may come
+        after `learning_starts`, at a round's end or once the memory has a minibatch."""
+        if self._noisy and self.cfg.learning_starts and not self.grad_steps:
+            return 1.0
+        return super().epsilon(env_steps)
+
     def act(self, observation: np.ndarray, epsilon: float, rng: np.random.Generator) -> np.ndarray:
         """Epsilon-greedy actions int64 [E] for observations [E, ...], without noise."""
         with self._without_noise():

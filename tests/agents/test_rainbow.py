@@ -114,12 +114,18 @@ def test_training_explores_by_the_noise_of_updates_and_evaluation_by_none() -> N
 
 def test_noise_explores_before_the_first_update_where_nothing_else_does() -> None:
     given = ["agent.noisy=true", "agent.noisy_std=3.0"]
+    given += ["agent.epsilon.start=0", "agent.epsilon.end=0"]
     agent = make_agent(*given, "agent.learning_starts=0", plain=False)
     later = make_agent(*given, "agent.learning_starts=100", plain=False)
     states = np.random.default_rng(0).normal(size=(200, 2)).astype(np.float32)
     rng = np.random.default_rng(0)
     assert (agent.explore(states, 0.0, rng) != agent.act(states, 0.0, rng)).any()
-    assert not later._noisy[0].noise_in.any()  # epsilon is 1 until its first update
+    assert not later._noisy[0].noise_in.any()
+    # The first update may come after learning_starts: at a round's end, or once a memory is ready.
+    assert [later.epsilon(env_steps) for env_steps in (0, 99, 100, 164)] == [1.0] * 4
+    later.update(make_batch())
+    assert later._noisy[0].noise_in.any()
+    assert later.epsilon(164) == 0.0
 
 
 def test_weights_decay_apart_from_the_gradient() -> None:
