@@ -81,8 +81,18 @@ class Stacks:
         return max(likely, key=likely.__getitem__, default="first" if first else "last")
 
     def split(self, observation: np.ndarray) -> np.ndarray:
-        """Observations [E, *shape] -> frames [E, S, *frame_shape], the newest last."""
-        whole = np.asarray(observation, self.dtype).reshape(self.num_envs, *self.shape)
+        """Observations [E, *shape] -> frames [E, S, *frame_shape], the newest last.
+
+        Raises:
+            UserError: they are of other environments, or another number of them.
+        """
+        given, shape = np.asarray(observation, self.dtype), (self.num_envs, *self.shape)
+        if given.size != np.prod(shape):
+            raise UserError(
+                f"observations of shape {given.shape} were given, this buffer holds those of "
+                f"n_envs={self.num_envs} environments, {shape}; make the model with as many"
+            )
+        whole = given.reshape(shape)
         if self._channels_last:
             whole = np.moveaxis(whole, -1, 1)
         return np.ascontiguousarray(whole.reshape(self.num_envs, self.count, *self.frame_shape))

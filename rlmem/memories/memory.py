@@ -5,9 +5,11 @@ several minibatches at once, counts every byte, and saves without pickle. The pa
 parts and work in a `ReplayBuffer` as they are.
 """
 
-from collections.abc import Mapping, Sequence
+import functools
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 import torch
@@ -25,16 +27,34 @@ from rlmem.memories.base.serialize import (
     where_saved,
 )
 from rlmem.memories.base.state import count_of, generator_of
-from rlmem.memories.base.storage import ReplayStorage
+from rlmem.memories.base.storage import ReplayStorage, check_whole
 from rlmem.memories.base.writer import ReplayWriter
 from rlmem.memories.budget import share_budget
 from rlmem.memories.samplers.base import ReplaySampler, as_index, held_slots
 from rlmem.memories.transforms.base import ReplayTransform, check_names
 from rlmem.units import parse_bytes
 
+Given = ParamSpec("Given")
+Found = TypeVar("Found")
+
+
+def one_at_a_time(
+    method: Callable[Concatenate[Any, Given], Found],
+) -> Callable[Concatenate[Any, Given], Found]:
+    """Let a method of a memory wait until no other thread is in such a method."""
+
+    @functools.wraps(method)
+    def wait(self: Any, *args: Given.args, **options: Given.kwargs) -> Found:
+        with self._lock:
+            return method(self, *args, **options)
+
+    return wait
+
 
 class ReplayMemory:
     """Storage x sampler x writer, and transforms of the batches, with one random generator.
+
+    Threads may write, sample, learn and save at once: their calls wait for each other.
 
     Args:
         storage: how transitions are held.
@@ -48,7 +68,7 @@ class ReplayMemory:
 
     Raises:
         ValueError: two transforms have one name.
-        TypeError: a sampler or writer of another library.
+        TypeError: a sampler, writer or transform of another library.
 
     Attributes:
         draws: whether minibatches are drawn, so that there is something to say of them.
@@ -80,7 +100,7 @@ class ReplayMemory:
         *,
         seed: int,
         budget: int | str | None = None,
-        transforms: Sequence[ReplayTransform] = (),
+        transforms: Sequence[ReplayTransform] | ReplayTransform = (),
     ) -> None:
         ours = (sampler, ReplaySampler, "UniformSampler()"), (writer, ReplayWriter, "RingWriter()")
         for part, kind, instead in ours:
@@ -90,10 +110,12 @@ class ReplayMemory:
                     f"{instead}, or TorchRL's ReplayBuffer"
                 )
         self.storage, self.sampler, self.writer = storage, sampler, writer
-        self.transforms = tuple(transforms)
+        single = isinstance(transforms, ReplayTransform)
+        self.transforms = (transforms,) if single else tuple(transforms)
         check_names(self.transforms)
         self.observers: list[Observer] = []
         self.pinned = False
+        self._lock = threading.RLock()  # a part that is half told of a block gives other rows
         self._shape: tuple[int, ...] = ()  # of the indices drawn last, and their arrays
         self._buffers: Any = None
         self._ones = torch.empty(0)
@@ -118,10 +140,17 @@ class ReplayMemory:
         for part in self._parts().values():
             part._rng = self.generator
 
+    def __getstate__(self) -> dict[str, Any]:
+        # For pickle and deepcopy. The generator as an array: torch sends none to another process.
+        state = {**vars(self), "generator": self.generator.get_state().numpy()}
+        del state["_lock"], state["_buffers"]  # copied, arrays and tensors would share no memory
+        return state | {"_shape": ()}
+
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self._share_generator()  # which TorchRL's parts leave out of their copies
-        self._shape, self._buffers = (), None  # copied, arrays and tensors would share no memory
+        vars(self).update(state, _buffers=None, _lock=threading.RLock())
+        self.generator = torch.Generator()
+        self.generator.set_state(torch.from_numpy(state["generator"]))
+        self._share_generator()  # which the parts leave out of their copies
 
     def _parts(self) -> dict[str, Any]:
         transforms = {part.name: part for part in self.transforms}
@@ -151,6 +180,7 @@ class ReplayMemory:
         """Transitions that what is stored can stand for."""
         return self.storage.transitions_represented
 
+    @one_at_a_time
     def extend(self, block: Any) -> Any:
         """Take in a block of N transitions (`rlmem.memories.base.blocks`); their slots int64 [N],
         -1 for one that is not kept (yet).
@@ -228,7 +258,7 @@ class ReplayMemory:
 
         Raises:
             RuntimeError: the memory is empty.
-            ValueError: a size is less than 1.
+            ValueError: a size is less than 1, or no whole number.
         """
         batch = self._draw(batch_size, 1 if num_batches is None else num_batches, keep=True)
         shape = tuple(batch["index"].shape)
@@ -240,7 +270,8 @@ class ReplayMemory:
         return as_tensordict(batch, shape)
 
     def draw(self, batch_size: int, num_batches: int) -> Batch:
-        """Draw the minibatches of a round (`rlmem.memories.base.batch`).
+        """Draw the minibatches of a round (`rlmem.memories.base.batch`); with several threads use
+        `sample`.
 
         Args:
             batch_size: transitions a minibatch, B.
@@ -255,7 +286,9 @@ class ReplayMemory:
         """
         return self._draw(batch_size, num_batches, keep=False)
 
+    @one_at_a_time
     def _draw(self, batch_size: int, num_batches: int, keep: bool) -> Batch:
+        check_whole(batch_size=batch_size, num_batches=num_batches)
         if batch_size < 1 or num_batches < 1:
             raise ValueError(
                 f"batch_size={batch_size}, num_batches={num_batches}: each must be at least 1"
@@ -298,11 +331,13 @@ class ReplayMemory:
         for part in (*self.transforms, *self.observers):
             part.learned(batch, outputs)
 
+    @one_at_a_time
     def anneal(self, env_steps: int) -> None:
         """Tell all schedules how far the run is."""
         for part in (self.sampler, *self.transforms):
             part.anneal(env_steps)
 
+    @one_at_a_time
     def update_priority(self, index: torch.Tensor, td_error: torch.Tensor) -> None:
         """Tell the sampler the TD errors of sampled transitions, both [...] of one shape."""
         if self.prioritized:
@@ -333,6 +368,7 @@ class ReplayMemory:
         for part in self._parts().values():
             part.check_valid()
 
+    @one_at_a_time
     def save(self, folder: Path | str, previous: Path | str | None = None) -> None:
         """Write the whole memory into a folder, one sub-folder a part, in place of what an earlier
         save wrote there: whatever interrupts it, one of both is there to be loaded.
@@ -363,6 +399,7 @@ class ReplayMemory:
     def load_answers(self, folder: Path) -> None:
         """Take over what `save_answers` wrote."""
 
+    @one_at_a_time
     def load(self, folder: Path | str) -> None:
         """Take over what `save` wrote, in place; the next samples are those of the saved memory.
 

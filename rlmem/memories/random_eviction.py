@@ -32,10 +32,15 @@ class RandomEvictionWriter(ReplayWriter):
             transitions ago is still held with probability (1 - 1 / capacity)^k. True: transition
             number n (from 0) takes one with probability capacity / (n + 1), so that each that was
             ever written is held with the same probability (Vitter 1985, algorithm R).
+
+    Raises:
+        ValueError: reservoir is neither.
     """
 
     def __init__(self, reservoir: bool = False) -> None:
         super().__init__()
+        if not isinstance(reservoir, bool):
+            raise ValueError(f"reservoir={reservoir!r}: give True, or False for random eviction")
         self.reservoir = reservoir
         self._seen = 0
 

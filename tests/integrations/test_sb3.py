@@ -353,6 +353,15 @@ def test_a_buffer_that_does_not_fit_is_warned_of(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("kind", BUFFERS)
+def test_observations_of_another_number_of_environments_are_refused(kind: Any) -> None:
+    """As of a buffer that a model of other environments has saved."""
+    own, (step,) = make(kind, vectors(2), 40), steps_of(vectors(1), 1)
+    with pytest.raises(UserError, match=r"those of n_envs=2 environments, \(2, \d+\); make the m"):
+        own.add(*step)
+    assert own.size() == 0
+
+
+@pytest.mark.parametrize("kind", BUFFERS)
 def test_observations_may_be_single_numbers(kind: type[CompressedReplayBuffer]) -> None:
     own = kind(50, spaces.Box(-1, 1, (), np.float32), spaces.Discrete(2), "cpu", n_envs=3)
     values = np.random.default_rng(0).normal(size=(11, 3)).astype(np.float32)

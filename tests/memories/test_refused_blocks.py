@@ -10,6 +10,7 @@ import torch
 from tensordict import TensorDict, assert_close
 from torchrl.data import (
     ReplayBuffer,
+    RoundRobinWriter,
     TensorDictPrioritizedReplayBuffer,
     TensorDictReplayBuffer,
 )
@@ -21,8 +22,10 @@ from rlmem.memories import (
     FrameStorage,
     HindsightTransform,
     PrioritizedSampler,
+    RandomEvictionWriter,
     ReplayMemory,
     RingWriter,
+    SlotStorage,
     UniformSampler,
 )
 from tests.memories.helpers import RandomEnvs, vector_block
@@ -123,6 +126,55 @@ def test_a_buffer_goes_on_after_a_refused_single_transition(
         with pytest.raises(ValueError, match="observation float64"):
             buffer.add(given(kind, REFUSED["observation of another dtype"](envs.block(1)))[0])
         assert buffer.add(given(kind, envs.block(1))[0]) == slot
+
+
+SEVERAL = "add takes one transition, 3 were given: use extend"
+
+
+@pytest.mark.parametrize("writer", [RoundRobinWriter, RingWriter])
+@pytest.mark.parametrize("name", STORAGES)
+def test_add_takes_one_transition(name: str, writer: Any) -> None:
+    storage = STORAGES[name](CAPACITY, (4,), np.float32)
+    options = {"batch_size": 8, "collate_fn": lambda x: x, "writer": writer()}
+    buffer = TensorDictReplayBuffer(
+        storage=storage, sampler=PrioritizedSampler(CAPACITY), **options
+    )
+    rows = given(TensorDictReplayBuffer, blocks().block(3))
+    buffer.extend(rows)
+    with pytest.raises(ValueError, match=SEVERAL):
+        buffer.add(rows)
+    buffer.add(rows[0])
+    buffer.extend(rows)
+    assert len(buffer) == 7
+    storage.check_valid()
+
+
+def test_a_list_of_free_slots_takes_one_transition_by_add() -> None:
+    storage = SlotStorage(CAPACITY, (4,), np.float32)
+    memory = ReplayMemory(storage, UniformSampler(), RandomEvictionWriter(), seed=0)
+    with pytest.raises(ValueError, match=SEVERAL):
+        memory.writer.add(blocks().block(3))
+    assert len(memory) == 0
+    assert memory.writer.add(blocks().block(1)) == 0
+
+
+def test_a_ring_is_given_a_slot_for_each_transition() -> None:
+    storage = FrameStorage(CAPACITY, (4,), np.float32)
+    with pytest.raises(ValueError, match="2 slots were given for 5 transitions"):
+        storage.set(torch.arange(2), blocks().block(5))
+    assert len(storage) == 0
+
+
+def test_what_is_given_in_another_librarys_terms_is_said() -> None:
+    storage, rows = FrameStorage(CAPACITY, (4,), np.float32), blocks().block(5)
+    with pytest.raises(ValueError, match=r"without observation: .* \(given: .*, pixels\)"):
+        storage.append({"pixels": rows.pop("observation"), **rows})
+    rows = {**blocks().block(5), "action": np.eye(5, 2)}
+    one_hot = r"\(5,\); give an action's number, .* or make the storage with action_shape=\(2,\)"
+    with pytest.raises(ValueError, match=one_hot):
+        storage.append(rows)
+    with pytest.raises(TypeError, match=r"FrameStorage: buffer_size= is no .*, n_step, gamma"):
+        FrameStorage(CAPACITY, (4,), buffer_size=3)
 
 
 @pytest.mark.parametrize("kind", [ReplayBuffer, TensorDictReplayBuffer])

@@ -122,14 +122,13 @@ def test_a_sampler_that_is_smaller_than_its_storage_is_named(buffer_class: Any, 
         batch_size=8,
         collate_fn=lambda x: x,
     )
-    raw = vector_block(950)
+    raw = vector_block(50)
     raw.pop("env_id")
-    rows = TensorDict(raw, batch_size=[950])
-    buffer.extend(rows[:50])
-    with pytest.raises(ValueError, match=r"capacity=100\) beside a storage of 1000 slots: give"):
-        buffer.sample()
-    with pytest.raises(IndexError, match=r"item 100 is out of range.*the storage's capacity"):
-        buffer.extend(rows[50:])
+    rows = TensorDict(raw, batch_size=[50])
+    for write in (buffer.extend, lambda block: buffer.add(block[0])):
+        with pytest.raises(ValueError, match=r"capacity=100\) beside a storage of 1000 slots: giv"):
+            write(rows)
+    assert len(buffer) == buffer._writer._cursor == 0
 
 
 @each_kind

@@ -6,8 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torchrl.data import RoundRobinWriter
+from tensordict import TensorDict
+from torchrl.data import RoundRobinWriter, TensorDictReplayBuffer
 from torchrl.data.replay_buffers.samplers import RandomSampler
+from torchrl.envs.transforms import RewardSum
 
 from rlmem.errors import UserError
 from rlmem.memories import (
@@ -17,6 +19,8 @@ from rlmem.memories import (
     LatestSampler,
     MapOptions,
     MapStorage,
+    NewestSampler,
+    PrioritizedEdgeSampler,
     PrioritizedSampler,
     RandomEvictionWriter,
     RandomProjection,
@@ -25,6 +29,7 @@ from rlmem.memories import (
     RingWriter,
     RuleSettings,
     SlotStorage,
+    UniformEdgeSampler,
     UniformSampler,
     VisitSampler,
 )
@@ -51,8 +56,43 @@ def test_a_batch_of_nothing_is_refused(make: Any, size: int, batches: int | None
         filled(make()).sample(size, batches)
 
 
+def test_a_batch_of_a_half_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"batch_size=4\.5: a whole number is wanted"):
+        filled(UniformSampler()).sample(9 / 2)  # pyright: ignore
+
+
+@pytest.mark.parametrize("kind", [VisitSampler, UniformEdgeSampler, PrioritizedEdgeSampler])
+def test_a_sampler_of_edges_wants_a_map(kind: Any) -> None:
+    storage, sampler = filled(UniformSampler()).storage, kind()
+    with pytest.raises(ValueError, match="draws from a MapStorage, not a FrameStorage; use Unifo"):
+        ReplayMemory(storage, sampler, RingWriter(), seed=0)
+    with pytest.raises(ValueError, match="draws from a MapStorage, not a FrameStorage"):
+        sampler.sample(storage, 4)
+
+
+def test_a_sampler_of_the_newest_wants_the_order_of_time_in_torchrls_buffer_too() -> None:
+    storage = SlotStorage(100, (4,), np.float32)
+    options = {"collate_fn": lambda sample: sample, "batch_size": 4}
+    buffer = TensorDictReplayBuffer(storage=storage, sampler=NewestSampler(), **options)
+    rows = vector_block(5)
+    del rows["env_id"]
+    with pytest.raises(UserError, match="NewestSampler draws by the order of time, which SlotSto"):
+        buffer.extend(TensorDict(rows, [5]))
+    assert len(buffer) == 0
+
+
+def test_a_save_of_other_parts_says_what_to_load_it_into(tmp_path: Path) -> None:
+    filled(UniformSampler()).save(tmp_path)
+    memory = filled(PrioritizedSampler(100))
+    with pytest.raises(UserError, match="lacks max_priority; load it into parts like those that"):
+        memory.load(tmp_path)
+    assert len(memory) == 30
+
+
 def test_parts_of_torchrl_are_refused_when_the_memory_is_made() -> None:
     storage = FrameStorage(100, (4,), np.float32)
+    with pytest.raises(TypeError, match="transforms: RewardSum is none of rlmem's, such as"):
+        ReplayMemory(storage, UniformSampler(), RingWriter(), seed=0, transforms=[RewardSum()])  # pyright: ignore
     with pytest.raises(TypeError, match="RandomSampler is no ReplaySampler; use one of rlmem's"):
         ReplayMemory(storage, RandomSampler(), RingWriter(), seed=0)  # pyright: ignore
     with pytest.raises(TypeError, match=r"RoundRobinWriter is no ReplayWriter; .*RingWriter\(\)"):
@@ -203,6 +243,20 @@ def test_transforms_that_a_saved_memory_could_not_tell_apart_are_refused(
     storage = FrameStorage(20, (4,), np.float32)
     with pytest.raises(ValueError, match="each needs a `name` of its own"):
         ReplayMemory(storage, UniformSampler(), RingWriter(), seed=0, transforms=transforms)
+
+
+def test_a_transform_alone_needs_no_list() -> None:
+    alone = Counting()
+    memory = ReplayMemory(
+        FrameStorage(20, (4,), np.float32), UniformSampler(), RingWriter(), seed=0, transforms=alone
+    )
+    assert memory.transforms == (alone,)
+
+
+@pytest.mark.parametrize("reservoir", ["random", "reservoir", 1])
+def test_a_reservoir_is_one_or_not(reservoir: Any) -> None:
+    with pytest.raises(ValueError, match=f"reservoir={reservoir!r}: give True, or False for rando"):
+        RandomEvictionWriter(reservoir)
 
 
 def test_a_ring_is_not_evicted_from_at_random() -> None:

@@ -155,9 +155,13 @@ def _actions(value: Any, n: int, shape: tuple[int, ...], dtype: np.dtype) -> np.
     given, wanted = _array(value), (n, *shape)
     if given.shape != wanted:
         if [d for d in given.shape if d != 1] != [d for d in wanted if d != 1]:
+            hint = ""
+            if given.shape[:1] == (n,) and given.shape[1:]:
+                numbers = "" if shape else "give an action's number, not a one-hot row, or "
+                hint = f"; {numbers}make the storage with action_shape={given.shape[1:]}"
             raise ValueError(
                 f"actions of shape {given.shape} were given, but {n} transitions with actions of "
-                f"shape {shape} have {wanted}"
+                f"shape {shape} have {wanted}{hint}"
             )
         given = given.reshape(wanted)
     return held_exactly(given, dtype, "action", "action_dtype")
@@ -198,7 +202,25 @@ def _check_entries(data: Any) -> None:
         needed = ("observation", "reward", "terminated")
         lacking += [f"next.{name}" for name in needed if name not in given]
     if lacking:
-        raise ValueError(f"a block without {', '.join(lacking)}: each transition needs it")
+        raise ValueError(
+            f"a block without {', '.join(lacking)}: each transition needs it (given: "
+            f"{', '.join(sorted(map(str, names)))})"
+        )
+
+
+def check_single(data: Any) -> None:
+    """Refuse a block where one transition is wanted.
+
+    Raises:
+        ValueError: it lacks an entry, or has not one row.
+    """
+    if isinstance(data, Block):
+        rows = len(data)
+    else:
+        _check_entries(data)
+        rows = _array(data["next"]["reward"]).size
+    if rows != 1:
+        raise ValueError(f"add takes one transition, {rows} were given: use extend")
 
 
 def check_rewards(block: Block) -> None:

@@ -87,7 +87,8 @@ def entry(state: State, name: str, of: str = "memory") -> Any:
     try:
         return state[name]
     except KeyError:
-        raise UserError(f"the saved {of} lacks {name}") from None
+        hint = "; load it into parts like those that it was saved from, with the same columns"
+        raise UserError(f"the saved {of} lacks {name}{hint if of == 'memory' else ''}") from None
 
 
 def array_of(

@@ -10,7 +10,7 @@ from tensordict import TensorDict
 from torchrl.data.replay_buffers.storages import Storage
 
 from rlmem.memories.base.batch import Batch, as_tensordict
-from rlmem.memories.base.blocks import Block, as_block
+from rlmem.memories.base.blocks import Block, as_block, check_single
 from rlmem.memories.base.indexing import slots_of
 from rlmem.memories.base.serialize import save_state
 from rlmem.memories.base.state import Stateful
@@ -184,10 +184,17 @@ class TransitionStorage(ReplayStorage):
 
     def _max_size_along_dim0(self, *, single_data: Any = None, batched_data: Any = None) -> int:
         """Slots. TorchRL's writers ask with the data in hand, just before they move their cursor:
-        a block that `set` would refuse is refused here, while nothing has moved."""
+        a block that `set` would refuse is refused here, while nothing has moved, and a sampler
+        that cannot draw from this storage."""
         data = batched_data if single_data is None else single_data
+        for buffer in self._attached_entities:  # TorchRL's, whose samplers are told of no storage
+            check_storage = getattr(getattr(buffer, "_sampler", None), "check_storage", None)
+            if check_storage is not None:
+                check_storage(self)
         if data is not None:
-            self.read_block(data)
+            block = self.read_block(data)
+            if single_data is not None:
+                check_single(block)
         return self.max_size
 
     def get(self, index: Any) -> TensorDict:

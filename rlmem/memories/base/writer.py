@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torchrl.data.replay_buffers.writers import Writer
 
+from rlmem.memories.base.blocks import check_single
 from rlmem.memories.base.state import Stateful
 
 
@@ -27,7 +28,12 @@ class ReplayWriter(Stateful, Writer):
         raise NotImplementedError
 
     def add(self, data: Any) -> int:
-        """Write one transition; its slot, or -1."""
+        """Write one transition; its slot, or -1.
+
+        Raises:
+            ValueError: it is none, or several; nothing is written.
+        """
+        check_single(data)
         return int(self.extend(data)[0])
 
     def footprint(self) -> dict[str, int]:

@@ -29,6 +29,20 @@ def _follow(tree: SumTree, storage: MapStorage) -> tuple[np.ndarray, np.ndarray]
     return touched, made
 
 
+def as_map(sampler: ReplaySampler, storage: object) -> MapStorage:
+    """The storage of a sampler of edges.
+
+    Raises:
+        ValueError: it has no edges.
+    """
+    if not isinstance(storage, MapStorage):
+        raise ValueError(
+            f"{type(sampler).__name__} draws from a MapStorage, not a {type(storage).__name__}; "
+            "use UniformSampler() or PrioritizedSampler(capacity)"
+        )
+    return storage
+
+
 def _make_room(tree: SumTree, edges: int) -> None:
     if edges > tree.capacity:
         tree.grow(1 << (edges - 1).bit_length())
@@ -57,15 +71,23 @@ class UniformEdgeSampler(ReplaySampler):
         # Whether the tree is of another map than the storage's, as at first, where that is filled.
         self._behind = True
 
+    def check_storage(self, storage: object) -> None:
+        """Only maps have edges.
+
+        Raises:
+            ValueError: it is another storage.
+        """
+        as_map(self, storage)
+
     def sample(self, storage: Storage, batch_size: int) -> tuple[torch.Tensor, dict]:
         """Indices int64 [batch_size] of edges; no further information.
 
         Raises:
             RuntimeError: the map has no edge yet.
         """
-        assert isinstance(storage, MapStorage), f"{type(self).__name__} draws from a MapStorage"
-        require_items(storage)
-        self.synchronise(storage)
+        held = as_map(self, storage)
+        require_items(held)
+        self.synchronise(held)
         index = self._tree.draw(self.uniform(batch_size).numpy())
         return torch.from_numpy(index), {}
 
@@ -140,7 +162,12 @@ class PrioritizedEdgeSampler(PrioritizedSampler):
         self._tree: SumTree
 
     def check_storage(self, storage: object) -> None:
-        """Nothing: the tree grows with the map."""
+        """Only maps have edges; the tree grows with them.
+
+        Raises:
+            ValueError: it is another storage.
+        """
+        as_map(self, storage)
 
     def extend(self, index: object) -> None:
         """Nothing: the map's log tells of its edges."""
@@ -156,9 +183,9 @@ class PrioritizedEdgeSampler(PrioritizedSampler):
         Raises:
             RuntimeError: the map has no edge yet.
         """
-        assert isinstance(storage, MapStorage), "PrioritizedEdgeSampler draws from a MapStorage"
-        require_items(storage)
-        self.synchronise(storage)
+        held = as_map(self, storage)
+        require_items(held)
+        self.synchronise(held)
         return super().sample(storage, batch_size)
 
     def update_priority(

@@ -124,7 +124,10 @@ class RingStorage(RingFrames):
             raise ValueError(
                 f"{type(self).__name__} is written behind its newest transition only: use extend"
             )
+        block = self.read_block(data)
         slots = np.atleast_1d(np.asarray(cursor, np.int64))
+        if len(slots) != len(block):
+            raise ValueError(f"{len(slots)} slots were given for {len(block)} transitions")
         following = int(self.arrays.head["cursor"]) % self.max_size
         if len(slots) and slots[0] != following:
             raise ValueError(
@@ -137,7 +140,7 @@ class RingStorage(RingFrames):
                 f"slots {slots[:4].tolist()} ... were written: {type(self).__name__} is "
                 "written in order, each slot behind the one before"
             )
-        self.append(data)
+        self.append(block)
 
     def read_block(self, data: Any) -> Block:
         block = super().read_block(data)

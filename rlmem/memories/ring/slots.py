@@ -1,7 +1,7 @@
 """The arrays of a ring storage, their bytes, and what a subclass says of its frames."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -70,15 +70,31 @@ class RingOptions:
             raise ValueError(
                 f"action_dtype={held}: hold actions as whole numbers, float32 or float64"
             )
-        self.columns = {
-            name: (shape, numpy_dtype(dtype, f"dtype of column {name!r}"))
-            for name, (shape, dtype) in self.columns.items()
-        }
+        self.columns = _checked_columns(self.columns)
         for name, (_, held) in self.columns.items():
             if held.kind not in "biufc" or held.itemsize > (16 if held.kind == "c" else 8):
                 raise ValueError(f"column {name!r}: {held} is no dtype of torch's")
             if name in TAKEN or not name.isidentifier():
                 raise ValueError(f"column {name!r}: taken by the memory itself, or no identifier")
+
+
+def _checked_columns(columns: Any) -> Columns:
+    """Columns with their dtypes as numpy's.
+
+    Raises:
+        ValueError: they are none.
+    """
+    try:
+        pairs = {str(name): (tuple(shape), dtype) for name, (shape, dtype) in columns.items()}
+    except (AttributeError, TypeError, ValueError):
+        raise ValueError(
+            f"columns={columns}: give the shape of a row and the dtype of each by its name, such "
+            "as {'log_prob': ((), 'float32')}"
+        ) from None
+    return {
+        name: (shape, numpy_dtype(dtype, f"dtype of column {name!r}"))
+        for name, (shape, dtype) in pairs.items()
+    }
 
 
 class RingFrames(TransitionStorage):
@@ -91,6 +107,12 @@ class RingFrames(TransitionStorage):
     def __init__(
         self, capacity: int, frame_shape: tuple[int, ...], dtype: Any = np.uint8, **options: Any
     ) -> None:
+        own = [option.name for option in fields(RingOptions)]
+        if unknown := [name for name in options if name not in own]:
+            raise TypeError(
+                f"{type(self).__name__}: {unknown[0]}= is no argument of it; those of each ring "
+                f"are capacity, frame_shape, dtype, {', '.join(own)}"
+            )
         given = RingOptions(**options)
         given.check(capacity)
         super().__init__(int(capacity))

@@ -292,7 +292,7 @@ class Prioritized(ReplaySampler, TorchRLPrioritizedSampler):
         self.beta, self._told = state["beta"], True
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__.copy()
+        return {**vars(self), "_rng": None}  # as TorchRL's samplers: a memory shares its own
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(alpha={self.alpha}, beta={self.beta:.3f}, eps={self.eps})"

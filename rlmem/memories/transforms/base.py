@@ -89,7 +89,14 @@ def check_names(transforms: Sequence[ReplayTransform]) -> None:
 
     Raises:
         ValueError: two have one name, or one that of another part.
+        TypeError: one is no transform of rlmem's.
     """
+    for part in transforms:
+        if not isinstance(part, ReplayTransform):
+            raise TypeError(
+                f"transforms: {type(part).__name__} is none of rlmem's, such as "
+                "HindsightTransform; TorchRL's go to TorchRL's ReplayBuffer"
+            )
     names = [part.name for part in transforms]
     others = {"storage", "sampler", "writer", "memory"}
     if len(others.union(names)) < len(others) + len(names):

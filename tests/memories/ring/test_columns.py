@@ -94,6 +94,12 @@ def test_a_name_that_is_taken_is_refused(name: str) -> None:
         FrameStorage(10, (4,), np.float32, columns={name: ((), np.float32)})
 
 
+@pytest.mark.parametrize("columns", [{"lp": np.float32}, ["lp"], {"lp": (3, np.float32)}])
+def test_columns_are_given_by_name_shape_and_dtype(columns: Any) -> None:
+    with pytest.raises(ValueError, match=r"give the shape of a row and the dtype of each by its n"):
+        FrameStorage(10, (4,), np.float32, columns=columns)
+
+
 @pytest.mark.parametrize("storage", [FrameStorage, CompressedFrameStorage, DenseStorage])
 def test_no_column_has_the_name_of_a_component(storage: Any) -> None:
     ring = storage(10, (1, 8, 8), columns={"extra": ((), np.float32)})
