@@ -247,6 +247,10 @@ def _unknown_key(given: str, key: str, parent: DictConfig | None) -> str:
     if not prefix and (elsewhere := _of_training(key)):
         return f"{given}: {elsewhere}"
     where = f"no such key in {prefix}" if prefix else "no such key"
+    known = _all_keys(parent._get_root()) if parent is not None else []
+    same_name = [k for k in known if k.split(".")[-1] == name]
+    if prefix and (below := [k for k in same_name if k.startswith(f"{prefix}.")]):
+        return f"{given}: {where}; did you mean {' or '.join(below[:3])}?"
     if others := goes_with(key):
         return f"{given}: {where} as chosen{others}"
     siblings = [] if parent is None else [str(k) for k in parent]
@@ -255,8 +259,6 @@ def _unknown_key(given: str, key: str, parent: DictConfig | None) -> str:
         return f"{given}: {where}; did you mean {dotted[near[0]]}?"
     if plugins := _of_plugins(prefix, name):
         return f"{given}: {where} as chosen; it goes with {' or '.join(plugins)}"
-    known = _all_keys(parent._get_root()) if parent is not None else []
-    same_name = [k for k in known if k.split(".")[-1] == name]
     if same_name:
         return f"{given}: {where}; did you mean {' or '.join(same_name[:3])}?"
     ending = did_you_mean(

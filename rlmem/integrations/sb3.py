@@ -60,7 +60,8 @@ class CompressedReplayBuffer(ReplayBuffer):
             bound, and the oldest transitions go when a new one would not fit.
 
     Raises:
-        UserError: a Dict space, or a `frame_stack` that does not divide the observations.
+        UserError: a Dict space, a `frame_stack` that does not divide the observations, or a size
+            that is no whole number.
 
     Examples:
         >>> import gymnasium
@@ -95,6 +96,9 @@ class CompressedReplayBuffer(ReplayBuffer):
                 f"replay_buffer_class={type(self).__name__}: holds arrays, not Dict observations; "
                 "use SB3's DictReplayBuffer for them"
             )
+        for name, size in (("buffer_size", buffer_size), ("n_steps", n_steps)):
+            if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 1:
+                raise UserError(f"{name}={size!r}: give a whole number, 1 or more")
         # Past SB3's own constructor, which would make its arrays.
         super(ReplayBuffer, self).__init__(
             buffer_size, observation_space, action_space, device, n_envs=n_envs

@@ -30,6 +30,7 @@ MISTAKES = {
     "experiment=atari_100k_der env=minatar_breakout": "atari_100k_der: chooses env/protocol, which",
     "env=cartpole env.game=pong": "env.game=pong: no such key in env as chosen; it goes with env=",
     "memory.contexts=4": "memory.contexts=4: no such key in memory as chosen; it goes with memory=",
+    "memory=per memory.alpha=.5": "no such key in memory; did you mean memory.sampler.alpha?",
     "memory.sampler.alpha=.5": "it goes with memory/sampler=prioritized or memory/sampler=rank",
     "memory/sampler=rank memory.sampler.eps=1": "it goes with memory/sampler=prioritized",
     "logger.wandb.project=x": "logger.wandb.project=x: no such key in logger as chosen; it goes wi",
