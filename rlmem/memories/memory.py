@@ -140,6 +140,12 @@ class ReplayMemory:
         for part in self._parts().values():
             part._rng = self.generator
 
+    def __copy__(self) -> "ReplayMemory":
+        """The same parts, generator and lock under another name."""
+        other = object.__new__(type(self))
+        vars(other).update(vars(self))
+        return other
+
     def __getstate__(self) -> dict[str, Any]:
         # For pickle and deepcopy. The generator as an array: torch sends none to another process.
         state = {**vars(self), "generator": self.generator.get_state().numpy()}

@@ -101,6 +101,16 @@ def drawn(memory: ReplayMemory) -> list[int]:
     return memory.sample(16)["index"].tolist()
 
 
+def test_a_shallow_copy_takes_nothing_from_the_memory(tmp_path: Path) -> None:
+    memory = memory_of()
+    other = copy.copy(memory)
+    assert drawn(other) != drawn(memory)  # one generator
+    memory.save(tmp_path)
+    loaded = memory_of()
+    loaded.load(tmp_path)
+    assert drawn(loaded) == drawn(memory)
+
+
 def send_drawn(memory: ReplayMemory, to: Any) -> None:
     to.send(drawn(memory))
 
