@@ -97,6 +97,19 @@ def atari_100k() -> list[Claim]:
             f"scores give {short(float(iqm(np.array(theirs))), '.2f')}."
         )
     others += [_of_game(rows[-1], *published) for published in MORE.items()]
+    games, label = ("RoadRunner", "Boxing"), "DrQ(eps), head resets"
+    anew = {game: results("atari_100k", game).query(f"label == '{label}'") for game in games}
+    assert {(*runs["seed"], *runs["grad_steps"]) for runs in anew.values()} == {(0, updates)}
+    road, boxing = (float(runs["eval_return_mean"].iloc[0]) for runs in anew.values())
+    beside = of(results("atari_100k", "Boxing"), rows[-1], "eval_return_mean")
+    assert road < right.min()
+    others.append(
+        f"DrQ(eps) with head resets scored {road:,.0f} on Road Runner, below each of the "
+        f"five seeds without ({right.min():,.0f} to {right.max():,.0f}), and {boxing:.1f} "
+        f"on Boxing ({beside[0]:.1f} without)."
+    )
+    sizes = [runs["memory_bytes_peak"].iloc[0] / 2**20 for runs in anew.values()]
+    others.append(f"They took {sizes[0]:.1f} and {sizes[1]:.1f} MiB.")
     updated = f"5 seeds; {updates:,} gradient steps |"
     packed = [of(table, row, "memory_bytes_peak") / 2**20 for row in rows]
     # Since chunks are packed again: the last seed of the first row, and the second.
