@@ -176,6 +176,7 @@ class HindsightTransform(ReplayTransform):
 
         Raises:
             ValueError: it is of runs of transitions, [U, B, T].
+            UserError: a rule does not give one value a pair of goals.
         """
         if batch["index"].ndim > 2:
             raise ValueError("hindsight gives each transition a goal of its own: draw no sequences")
@@ -212,13 +213,30 @@ class HindsightTransform(ReplayTransform):
         reward, terminated, truncated = (batch[name].view(-1).numpy() for name in columns)
         ended = terminated[taken]
         was_done = ended | truncated[taken]
-        ends = self.terminated(achieved, goal)
+        ends = self._ruled("terminated", achieved, goal)
+        rewards = self._ruled("reward", achieved, goal)
         rows = np.flatnonzero(ended)
         if len(rows):  # not by its goal: then by what no goal changes
-            ends[rows] |= ~self.terminated(achieved[rows], after[taken[rows], -size:])
+            own = self._ruled("terminated", achieved[rows], after[taken[rows], -size:])
+            ends[rows] |= ~own
         frames[taken, -size:] = after[taken, -size:] = goal
-        reward[taken] = self.reward(achieved, goal)
+        reward[taken] = rewards
         terminated[taken], truncated[taken] = ends, was_done & ~ends
+
+    def _ruled(self, name: str, achieved: np.ndarray, goal: np.ndarray) -> np.ndarray:
+        """What a rule says of n pairs of goals [n, G]: [n], of its own.
+
+        Raises:
+            UserError: it says something else, of other rows.
+        """
+        found = np.asarray(getattr(self, name)(achieved, goal))
+        kinds, wanted = ("b", "bool") if name == "terminated" else ("biuf", "float32")
+        if found.shape != (len(goal),) or found.dtype.kind not in kinds:
+            raise UserError(
+                f"HindsightTransform: {name} gave {found.dtype} of shape {found.shape} for "
+                f"{len(goal)} pairs of goals; it gives {wanted} of shape ({len(goal)},)"
+            )
+        return found.copy()
 
     def _used(self) -> int:
         return int(self.storage.arrays.head["size"])

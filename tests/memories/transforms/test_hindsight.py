@@ -212,6 +212,23 @@ def test_achieved_goals_that_are_no_numbers_are_refused_before_anything_is_writt
     assert len(memory) == len(np.asarray(block["action"]))
 
 
+@pytest.mark.parametrize(
+    ("name", "rule"),
+    [
+        ("reward", lambda achieved, goal: np.zeros((len(goal), 1))),
+        ("reward", lambda achieved, goal: -1.0),
+        ("terminated", lambda achieved, goal: np.zeros(len(goal))),
+        ("terminated", lambda achieved, goal: achieved == goal),
+    ],
+)
+def test_a_rule_gives_one_value_a_pair_of_goals(name: str, rule: Any) -> None:
+    memory = hindsight_memory("future", 60)
+    memory.extend(GoalEnvs(np.random.default_rng(0)).block(40))
+    setattr(hindsight_of(memory), name, rule)
+    with pytest.raises(UserError, match=rf"{name} gave \w+ of shape .* it gives \w+ of shape \("):
+        memory.sample(16)
+
+
 def test_runs_of_transitions_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Their steps would each be of another goal."""
     memory = hindsight_memory("future", 60)
