@@ -266,7 +266,9 @@ class ReplayMemory:
             RuntimeError: the memory is empty.
             ValueError: a size is less than 1, or no whole number.
         """
-        batch = self._draw(batch_size, 1 if num_batches is None else num_batches, keep=True)
+        updates = 1 if num_batches is None else num_batches
+        check_whole(batch_size=batch_size, num_batches=updates)
+        batch = self._draw(batch_size, updates, keep=True)
         shape = tuple(batch["index"].shape)
         # Columns that are not one a transition, as states to consolidate: a batch of size [U].
         whole = all(column.shape[: len(shape)] == shape for column in batch.values())
@@ -294,7 +296,6 @@ class ReplayMemory:
 
     @one_at_a_time
     def _draw(self, batch_size: int, num_batches: int, keep: bool) -> Batch:
-        check_whole(batch_size=batch_size, num_batches=num_batches)
         if batch_size < 1 or num_batches < 1:
             raise ValueError(
                 f"batch_size={batch_size}, num_batches={num_batches}: each must be at least 1"
