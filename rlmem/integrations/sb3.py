@@ -14,6 +14,7 @@ import torch
 from gymnasium import spaces
 
 from rlmem.errors import UserError
+from rlmem.memories.base.storage import check_whole
 from rlmem.memories.compression.compressed import CompressedFrameStorage
 from rlmem.memories.ring.budget import BudgetError
 from rlmem.memories.ring.frames import FrameStorage
@@ -61,7 +62,8 @@ class CompressedReplayBuffer(ReplayBuffer):
 
     Raises:
         UserError: a Dict space, a `frame_stack` that does not divide the observations, or a size
-            that is no whole number.
+            below 1.
+        ValueError: a size that is no whole number.
 
     Examples:
         >>> import gymnasium
@@ -96,9 +98,11 @@ class CompressedReplayBuffer(ReplayBuffer):
                 f"replay_buffer_class={type(self).__name__}: holds arrays, not Dict observations; "
                 "use SB3's DictReplayBuffer for them"
             )
-        for name, size in (("buffer_size", buffer_size), ("n_steps", n_steps)):
-            if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 1:
-                raise UserError(f"{name}={size!r}: give a whole number, 1 or more")
+        check_whole(buffer_size=buffer_size, n_steps=n_steps)
+        if min(buffer_size, n_steps) < 1:
+            raise UserError(
+                f"buffer_size={buffer_size}, n_steps={n_steps}: each must be at least 1"
+            )
         # Past SB3's own constructor, which would make its arrays.
         super(ReplayBuffer, self).__init__(
             buffer_size, observation_space, action_space, device, n_envs=n_envs

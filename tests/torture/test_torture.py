@@ -55,9 +55,8 @@ def test_a_run_that_keeps_descriptors_is_found() -> None:
 
 
 def test_what_is_open_for_a_while_is_not_kept() -> None:
-    open_now = [
-        31 if n >= 900 and n % 10 else 30 for n in range(1000)
-    ]  # as a checkpoint is written
+    # As a checkpoint is written.
+    open_now = [31 if n >= 900 and n % 10 else 30 for n in range(1000)]
     looks = [Look(n, 10_000_000, 0, many) for n, many in enumerate(open_now)]
     assert check_constant(looks, "run") == 0
 
