@@ -7,10 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-settings.register_profile("no seconds", deadline=None)  # a machine may be slow
-settings.load_profile("no seconds")
+# A machine may be slow, so no seconds count. The same cases each time, so that a failure is of what
+# was changed; others are tried by `--hypothesis-profile=new_cases`.
+NO_SECONDS = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("same_cases", NO_SECONDS, derandomize=True)
+settings.register_profile("new_cases", NO_SECONDS)
+settings.load_profile("same_cases")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
