@@ -26,9 +26,10 @@ def of(table: pd.DataFrame, label: str, column: str) -> pd.Series:
     return table[table["label"] == label].set_index("seed")[column].sort_index()
 
 
-def evaluated(study: str, label: str, env_steps: int) -> pd.Series:
-    """What the runs with a label scored after so many env steps, by seed."""
-    runs = [r for r in read_record(ROOT / "studies" / study / "runs.npz") if r.label == label]
+def evaluated(study: str, game: str, label: str, env_steps: int) -> pd.Series:
+    """What the runs of a game with a label scored after so many env steps, by seed."""
+    recorded = read_record(ROOT / "studies" / study / "runs.npz")
+    runs = [run for run in recorded if run.label == label and game in run.task]
     at = [run.curves["evaluated_at"] == env_steps for run in runs]
     scores = [run.curves["eval_return_mean"][there] for run, there in zip(runs, at, strict=True)]
     return pd.Series({run.seed: float(score[0]) for run, score in zip(runs, scores, strict=True)})
