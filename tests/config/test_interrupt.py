@@ -166,8 +166,10 @@ def test_an_interrupt_that_gets_lost_in_a_composition_counts(
 
 
 def test_a_job_that_does_not_begin_keeps_why_it_failed(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    # Of a command that another test had printed or refused Hydra keeps the configuration.
+    monkeypatch.setattr(HydraConfig.instance(), "cfg", None)
     argv = ["-m", "seed=1,2,3", "hydra.sweep.dir=sweep", "hydra/launcher=joblib"]
     argv += ["hydra.launcher.n_jobs=1"]
     before = signal.getsignal(signal.SIGINT)
