@@ -162,7 +162,6 @@ def test_installed_packages_declare_parts_by_an_entry_point(
     alone: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (alone / "my_toys.py").write_text(PART.format(group="toy", name="kite", cls="Kite"))
-    monkeypatch.syspath_prepend(alone)
     points = [EntryPoint("kites", "my_toys", "rlmem.plugins")]
     monkeypatch.setattr("importlib.metadata.entry_points", lambda group: points)
     registry._load_installed.cache_clear()

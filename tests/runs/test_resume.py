@@ -36,8 +36,6 @@ from tests.runs.helpers import (
 ROOT = Path(__file__).parents[2]
 PONG = [*TINY_ATARI, *TINY_GWR, "env=pong", "checkpoint.every=240", KEEP]
 PONG += ["trainer.max_env_steps=400", "log.every=40"]
-# Before any run; a shell without job control has SIGINT ignored for what runs in its background.
-HANDLERS = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
 
 # The command line, with a SIGTERM to itself at 201 env steps: between two checkpoints.
 STOPPED = """
@@ -69,8 +67,12 @@ def test_a_signal_leaves_a_summary_that_says_so(interrupted: Path) -> None:
     assert summary["env_steps"] == 201
 
 
-def test_the_signal_handlers_are_put_back(interrupted: Path) -> None:
-    assert {number: signal.getsignal(number) for number in HANDLERS} == HANDLERS
+@pytest.mark.slow
+def test_the_signal_handlers_are_put_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    handled = signal.SIGTERM, signal.SIGINT
+    before = [signal.getsignal(number) for number in handled]
+    stopped(monkeypatch, 60, tmp_path, *CARTPOLE)
+    assert [signal.getsignal(number) for number in handled] == before
 
 
 @pytest.mark.slow
