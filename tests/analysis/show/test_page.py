@@ -25,7 +25,8 @@ FLAGS = """--headless --no-sandbox --disable-gpu --disable-quic --no-first-run -
 
 
 @pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, str]]:
+    """A browser, and the address of a report of a sweep."""
     options = webdriver.ChromeOptions()
     options.binary_location = CHROMIUM
     for flag in [*FLAGS.split(), f"--user-data-dir={tmp_path_factory.mktemp('chromium')}"]:
@@ -48,10 +49,18 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     findings = folder / "findings.md"
     findings.write_text("**Found.**\n\nSee ![how they learn](figures/curves-CartPole-v1.png).\n")
     write_report([folder], folder / "report", study=StudyPage(findings=findings))
-    driver.get(f"file://{folder}/report/index.html")
-    driver.execute_script("for (const part of document.querySelectorAll('details')) part.open = 1")
-    yield driver
+    yield driver, f"file://{folder}/report/index.html"
     driver.quit()
+
+
+@pytest.fixture
+def browser(chromium: tuple[Any, str]) -> Any:
+    """A browser that has just opened the report, with all of its parts unfolded."""
+    driver, address = chromium
+    driver.set_window_size(1280, 2000)
+    driver.get(address)
+    driver.execute_script("for (const part of document.querySelectorAll('details')) part.open = 1")
+    return driver
 
 
 def shown(browser: Any, css: str) -> list[str]:
