@@ -121,8 +121,8 @@ def atari_100k() -> list[Claim]:
     )
     a, b, c = (f"{score:,.0f}" for score in half)
     others.append(
-        f"After 50,000 env steps Road Runner's were {a}, {b} and {c} ({half_without.min():,.0f} to "
-        f"{half_without.max():,.0f} without), Boxing's {half_boxing[0]:.1f}."
+        f"After 50,000 env steps the scores were {a}, {b} and {c} ({half_without.min():,.0f} to "
+        f"{half_without.max():,.0f} without), and {half_boxing[0]:.1f} on Boxing."
     )
     sizes = [of(runs, label, "memory_bytes_peak") / 2**20 for runs in (table, beside)]
     a, b, c = (f"{size:.1f}" for size in sizes[0])
